@@ -1,0 +1,39 @@
+/* Memory that is freed all at once. Everything opgen reads and builds lives in one; nothing in it is
+   freed alone. Allocation does not fail: out of memory ends the program before anything is written. */
+#ifndef OPGEN_ARENA_H
+#define OPGEN_ARENA_H
+
+#include <stddef.h>
+
+typedef struct arena arena;
+
+arena *arena_create(void);
+void arena_destroy(arena *a);
+
+/* Zeroed, aligned for any type. */
+void *arena_alloc(arena *a, size_t size);
+char *arena_copy(arena *a, const char *text, size_t size); /* adds a NUL */
+char *arena_print(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What is allocated after a mark can be dropped together; used for one row's rendering. */
+typedef struct arena_mark {
+    void *block;
+    size_t used;
+} arena_mark;
+arena_mark arena_save(arena *a);
+void arena_restore(arena *a, arena_mark mark);
+
+/* A growing array of pointers or structures: `LIST(type)` declares one, list_push appends a zeroed
+   element and returns it. */
+#define LIST(type)          \
+    struct {                \
+        type *items;        \
+        int count, room;    \
+    }
+void *list_grow(arena *a, void *items, int count, int *room, size_t size);
+#define list_push(a, list)                                                                        \
+    ((list)->items = list_grow((a), (list)->items, (list)->count, &(list)->room,                 \
+                               sizeof *(list)->items),                                            \
+     &(list)->items[(list)->count++])
+
+#endif

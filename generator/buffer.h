@@ -1,0 +1,19 @@
+/* A text that grows; its memory is its own. */
+#ifndef OPGEN_BUFFER_H
+#define OPGEN_BUFFER_H
+
+#include <stddef.h>
+
+typedef struct buffer {
+    char *data; /* not NUL-terminated unless buffer_text was called */
+    size_t size, room;
+} buffer;
+
+void buffer_finish(buffer *b); /* a zeroed buffer is empty and ready */
+void buffer_add(buffer *b, const char *text, size_t size);
+void buffer_puts(buffer *b, const char *text);
+void buffer_putc(buffer *b, char c);
+void buffer_print(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *buffer_text(buffer *b);
+
+#endif

@@ -1,0 +1,38 @@
+/* A backend as data: what the launch path needs of it. Nothing outside a backend's own files asks
+   for a device type; a device type in no table is refused. */
+#ifndef AICF_BACKEND_H
+#define AICF_BACKEND_H
+
+#include <aicf/tensor.h>
+
+#define AICF_BACKEND_VERSION 1
+
+typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
+
+/* Functions that may be NULL say so; then the backend has no such notion. `status.backend` is filled
+   in by the caller. None of them leaves an error behind that it did not report, nor takes one that
+   it did not cause. */
+typedef struct aicf_backend {
+    uint32_t size;
+    uint32_t version;
+    const char *name;
+    bool host; /* launches run to their end in the calling thread, on memory that the host reads */
+
+    /* NULL if it can be used; else why not, in words for a person ("no CUDA driver: ..."). */
+    const char *(*unusable)(void);
+    /* Ten times the compute capability of the device, -1 if unknown. NULL: kernels have no arch. */
+    int (*arch)(aicf_device device);
+    /* Makes the device current for this thread and says which was; leave puts that back. NULL: none. */
+    aicf_status (*enter)(aicf_device device, int32_t *previous);
+    void (*leave)(int32_t previous);
+    /* Memory that is ordered by the stream, from the first use after to the last use before. */
+    aicf_status (*allocate)(aicf_device device, aicf_stream stream, int64_t bytes, void **memory);
+    aicf_status (*release)(aicf_device device, aicf_stream stream, void *memory);
+    /* Work queued on `stream` from now on runs after what is queued on `other` now. NULL: none. */
+    aicf_status (*wait)(aicf_device device, aicf_stream stream, aicf_stream other);
+    aicf_status (*synchronize)(aicf_device device, aicf_stream stream);
+    /* The name of a native error, what it means and what helps; at most `size` bytes with the NUL. */
+    void (*error_text)(int32_t native, char *text, size_t size);
+} aicf_backend;
+
+#endif

@@ -1,0 +1,81 @@
+/* What a generated module takes from aicf_rt._core: a table of functions, found in a capsule. */
+#ifndef AICF_MODULE_H
+#define AICF_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <aicf/call.h>
+
+#define AICF_CORE_VERSION 1
+#define AICF_CORE_CAPSULE "aicf_rt._core._table"
+
+/* An op opened by a module: belongs to _core, lives as long as the module. */
+typedef struct aicf_handle aicf_handle;
+
+typedef struct aicf_core {
+    uint32_t size;
+    uint32_t version;
+    /* Checks the op's size, version and counts, and adds `capability`, `__getattr__` and the like to
+       the module. NULL with an exception set. */
+    aicf_handle *(*open)(PyObject *module, const aicf_op *op);
+    void (*close)(aicf_handle *handle);
+    /* The typed form: True, False, or the exception of misuse or of a failed backend. */
+    PyObject *(*attempt)(
+        aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+    /* The forms that are the same for every op. */
+    PyObject *(*compute)(
+        aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+    PyObject *(*bind)(
+        aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+    PyObject *(*explain)(
+        aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+} aicf_core;
+
+/* A module's state. */
+typedef struct aicf_module {
+    const aicf_core *core;
+    aicf_handle *handle;
+} aicf_module;
+
+/* Module exec: imports aicf_rt._core, checks its number, opens the op. */
+static inline int
+aicf_module_open(PyObject *module, const aicf_op *op)
+{
+    aicf_module *state = (aicf_module *)PyModule_GetState(module);
+    PyObject *package = PyImport_ImportModule("aicf_rt._core");
+    if (!package) {
+        return -1;
+    }
+    Py_DECREF(package);
+    const aicf_core *core = (const aicf_core *)PyCapsule_Import(AICF_CORE_CAPSULE, 0);
+    if (!core) {
+        return -1;
+    }
+    if (core->version != AICF_CORE_VERSION || core->size < sizeof *core) {
+        PyErr_Format(
+            PyExc_ImportError,
+            "%s.%s was built for interface %d of aicf_rt, the one imported has %u: rebuild it",
+            op->package, op->name, AICF_CORE_VERSION, core->version);
+        return -1;
+    }
+    state->core = core;
+    state->handle = core->open(module, op);
+    return state->handle ? 0 : -1;
+}
+
+static inline void
+aicf_module_close(void *module)
+{
+    aicf_module *state = (aicf_module *)PyModule_GetState((PyObject *)module);
+    if (state && state->handle) {
+        state->core->close(state->handle);
+        state->handle = NULL;
+    }
+}
+
+/* For method tables. */
+#define AICF_METHOD(name, doc) \
+    {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL | METH_KEYWORDS, doc}
+
+#endif
