@@ -1,7 +1,11 @@
-/* The one place that converts 16-bit floats on the host. Round to nearest even; NaN stays NaN. */
+/* The one place that converts 16-bit floats on the host. Round to nearest even; NaN stays NaN;
+   right also where the FPU flushes subnormals to zero: no operand or result of the arithmetic here
+   is one that matters. Every function is free of branches, so that loops over them are vectorised.
+ */
 #ifndef AICF_HALF_H
 #define AICF_HALF_H
 
+#include <stdbool.h>
 #include <string.h>
 
 #include <aicf/dtype.h>
@@ -22,6 +26,14 @@ aicf_bits_of_f32(float x)
     return bits;
 }
 
+/* x if the condition holds, else y, by a mask: given a branch, compilers move arithmetic into it,
+   and then neither does it vectorise. */
+static inline uint32_t
+aicf_bits_select(bool condition, uint32_t x, uint32_t y)
+{
+    return y ^ ((x ^ y) & (0 - (uint32_t)condition));
+}
+
 static inline float
 aicf_bf16_to_f32(aicf_bf16 x)
 {
@@ -33,38 +45,38 @@ aicf_bf16_of_f32(float x)
 {
     uint32_t bits = aicf_bits_of_f32(x);
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (aicf_bf16){(uint16_t)(x != x ? (bits >> 16 | 0x40) : rounded)};
+    uint32_t quiet = bits >> 16 | 0x40;
+    bool nan = (bits & 0x7fffffff) > 0x7f800000;
+    aicf_bf16 result = {(uint16_t)aicf_bits_select(nan, quiet, rounded)};
+    return result;
 }
 
-/* f16 by arithmetic: the magic products move the exponent and let the FPU do the rounding. */
+/* A subnormal f16 is its bits, as an integer, times 2**-24: a normal f32. */
 static inline float
 aicf_f16_to_f32(aicf_f16 x)
 {
     uint32_t sign = (uint32_t)(x.bits & 0x8000) << 16;
-    uint32_t rest = (uint32_t)(x.bits & 0x7fff) << 13;
-    float wide = aicf_f32_of_bits(rest) * 0x1p112f;
-    uint32_t bits = aicf_bits_of_f32(wide);
-    return aicf_f32_of_bits(sign | (wide >= 65536.0f ? bits | 0x7f800000 : bits));
+    uint32_t rest = x.bits & 0x7fff;
+    uint32_t subnormal = aicf_bits_of_f32((float)(int32_t)rest * 0x1p-24f);
+    uint32_t other = (rest << 13) + aicf_bits_select(rest >= 0x7c00, 0x70000000, 0x38000000);
+    return aicf_f32_of_bits(sign | aicf_bits_select(rest < 0x0400, subnormal, other));
 }
 
+/* Below the normal f16, one ulp of 0.5f is one ulp of the result: the addition rounds. A subnormal
+   f32 rounds to zero there, whether it is flushed first or not. */
 static inline aicf_f16
 aicf_f16_of_f32(float x)
 {
     uint32_t bits = aicf_bits_of_f32(x);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    uint32_t sign = bits >> 16 & 0x8000;
     uint32_t rest = bits & 0x7fffffff;
-    if (rest > 0x7f800000) {
-        return (aicf_f16){(uint16_t)(sign | 0x7e00)};
-    }
-    if (rest >= 0x477ff000) { /* rounds to 65536 or more */
-        return (aicf_f16){(uint16_t)(sign | 0x7c00)};
-    }
-    if (rest < 0x38800000) { /* subnormal: one ulp of 0.5 is one ulp of the result */
-        float shifted = aicf_f32_of_bits(rest) + 0.5f;
-        return (aicf_f16){(uint16_t)(sign | (aicf_bits_of_f32(shifted) - 0x3f000000))};
-    }
-    uint32_t rounded = rest - 0x38000000 + 0xfff + (rest >> 13 & 1);
-    return (aicf_f16){(uint16_t)(sign | rounded >> 13)};
+    uint32_t subnormal = aicf_bits_of_f32(aicf_f32_of_bits(rest) + 0.5f) - 0x3f000000;
+    uint32_t normal = (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13;
+    uint32_t finite = aicf_bits_select(rest < 0x38800000, subnormal, normal);
+    uint32_t special = aicf_bits_select(rest > 0x7f800000, 0x7e00, 0x7c00);
+    uint32_t whole = aicf_bits_select(rest >= 0x477ff000, special, finite);
+    aicf_f16 result = {(uint16_t)(sign | whole)};
+    return result;
 }
 
 #endif

@@ -1,0 +1,181 @@
+#!/bin/sh
+# What the build asks of the machine: sh build.sh QUESTION ARGUMENTS. A fault is one line on stderr that
+# starts with `error:` and says what to do, and exit status 1.
+
+fault() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+# The package that brings $1 on Debian and on Fedora.
+install() {
+    echo "apt install $1, or dnf install $2"
+}
+
+# cc COMMAND...: is it there, does it compile C11?
+ask_cc() {
+    command -v "$1" >/dev/null 2>&1 ||
+        fault "no C compiler: $1 is not found: $(install gcc gcc), or set CC"
+    echo 'int x;' | "$@" -std=c11 -x c -fsyntax-only - >/dev/null 2>&1 ||
+        fault "$* does not compile C11: $(install 'gcc libc6-dev' gcc), or set CC"
+}
+
+# header FILE DEBIAN FEDORA COMMAND...: does the command find the header?
+ask_header() {
+    header=$1 debian=$2 fedora=$3
+    shift 3
+    echo "#include <$header>" | "$@" -x c -fsyntax-only - >/dev/null 2>&1 ||
+        fault "$header is not found: $(install "$debian" "$fedora")$HINT"
+}
+
+# python COMMAND...: the suffix of extension modules, the options of their ABI, Python's include folder.
+# abi3 where the interpreter has it, else (free-threaded) its own.
+ask_python() {
+    command -v "$1" >/dev/null 2>&1 ||
+        fault "$1 is not found: $(install python3-dev python3-devel), or set PYTHON"
+    "$@" -S -c '
+import _imp, sys, sysconfig
+if sys.version_info < (3, 11):
+    sys.exit("error: Python 3.11 or newer is needed, %s is %s: set PYTHON" % (sys.argv[1], sys.version.split()[0]))
+abi3 = ".abi3.so" in _imp.extension_suffixes()
+suffix = ".abi3.so" if abi3 else sysconfig.get_config_var("EXT_SUFFIX")
+print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-DAICF_FULL_API", sysconfig.get_paths()["include"])
+' "$1"
+}
+
+# nvcc CCBIN COMMAND...: is the toolkit one that we know to work, and does it take the host compiler?
+# Its own message names one version only.
+ask_nvcc() {
+    host=${1:-g++}
+    shift
+    command -v "$1" >/dev/null 2>&1 || fault "$1 is not found: set NVCC or CUDA_HOME, or CUDA=0"
+    toolkit=$("$@" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    [ "$toolkit" ] || fault "$* --version names no release: set NVCC, or build without (CUDA=0)"
+    major=${toolkit% *} minor=${toolkit#* }
+    number=$((major * 100 + minor))
+    [ $number -ge 1204 ] || fault "CUDA 12.4 or newer is needed, $* is $major.$minor: set NVCC or CUDA_HOME"
+    command -v "$host" >/dev/null 2>&1 ||
+        fault "nvcc needs a C++ compiler, $host is not found: $(install g++ gcc-c++), or set CCBIN"
+    case $("$host" --version 2>/dev/null) in
+    *clang*) return ;; # nvcc's own check of clang names both versions
+    esac
+    gcc=$("$host" -dumpversion)
+    gcc=${gcc%%.*}
+    if [ $number -lt 1208 ]; then most=13; elif [ $number -lt 1300 ]; then most=14; else most=15; fi
+    [ "$number" -ge 1400 ] || [ "$gcc" -le "$most" ] ||
+        fault "CUDA $major.$minor takes gcc up to $most, $host is $gcc: install g++-$most and set CCBIN=g++-$most"
+}
+
+# archs COMMAND... -- ENTRY...: does nvcc know every entry?
+ask_archs() {
+    command=
+    while [ "$1" != -- ]; do
+        command="$command $1"
+        shift
+    done
+    shift
+    known=$($command --list-gpu-arch | sed 's/compute_//' | tr '\n' ' ')
+    for entry; do
+        number=${entry#compute_}
+        number=${number#sm_}
+        number=${number%[af]}
+        case " $known" in
+        *" $number "*) ;;
+        *) fault "CUDA_ARCHS: nvcc does not know $entry, it knows $known" ;;
+        esac
+    done
+}
+
+# release COMMAND...: CUDA_ARCHS with all that nvcc knows from 75 on, the variants of one arch, and PTX of
+# the newest.
+ask_release() {
+    command -v "$1" >/dev/null 2>&1 || fault "$1 is not found: set NVCC or CUDA_HOME"
+    numbers=$("$@" --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\1/p' | sort -n | awk '$1 >= 75')
+    for number in $numbers; do
+        printf '%s ' "$number"
+        [ "$number" -lt 90 ] || printf '%sa ' "$number"
+    done
+    echo "compute_$number"
+}
+
+# gencode WANTED ENTRY...: nvcc's options for a kernel that asks for the arch WANTED (sm_80: all from
+# 80 up; sm_90a: that alone; any). An entry like 90a serves other kernels only where 90 is not there.
+ask_gencode() {
+    wanted=${1#sm_}
+    shift
+    [ $# -gt 0 ] || fault "CUDA_ARCHS is empty: name at least one, as in CUDA_ARCHS=90"
+    entries=" $(echo " $*" | sed 's/ sm_/ /g') "
+    options=
+    for entry in $entries; do
+        number=${entry#compute_}
+        [ "$number" != "$entry" ] || number=${entry%[af]}
+        case $number in
+        [1-9][0-9] | [1-9][0-9][0-9]) ;;
+        *) fault "CUDA_ARCHS: $entry is no arch: 90 is code for it, compute_90 is PTX, 90a is for kernels that ask for it" ;;
+        esac
+        case $wanted in
+        any) ;;
+        *[af]) [ "$entry" = "$wanted" ] || continue ;;
+        *) [ "$number" -ge "$wanted" ] || continue ;;
+        esac
+        case $entry in
+        compute_*) code=$entry ;;
+        *[af])
+            code=sm_$entry
+            case $entries in
+            *" $number "*) [ "$entry" = "$wanted" ] || continue ;;
+            esac
+            ;;
+        *) code=sm_$entry ;;
+        esac
+        options="$options -gencode=arch=compute_${entry#compute_},code=$code"
+    done
+    echo $options
+}
+
+# prune B WORD...: removes from B what the list of outputs had at the last build and has no more. The words:
+# package=, suffix=, op=, file=, as in rules.mk.
+ask_prune() {
+    b=$1
+    shift
+    old=$(cat "$b/flags/outputs" 2>/dev/null) || return 0
+    now=" $* "
+    package=${old#*package=}
+    package=${package%% *}
+    suffix=${old#*suffix=}
+    suffix=${suffix%% *}
+    for word in $old; do
+        case $now in
+        *" $word "*) continue ;;
+        esac
+        name=${word#*=}
+        case $word in
+        op=*)
+            rm -rf "$b/kernels/$name"
+            rm -f "$b/ops/${name}_op.o"* "$b/ops/new-${name}_op.o"* "$b/modules/$name.o"* \
+                "$b/modules/new-$name.o"* "$b/flags/link.$name" "$b/python/$package/$name$suffix"
+            ;;
+        file=*) rm -f "$b/python/$package/$name" ;;
+        package=*) rm -rf "$b/python/$name" ;;
+        suffix=*) rm -f "$b/python/$package"/*"$name" ;;
+        esac
+    done
+}
+
+# prune_names FOLDER FILE NAME...: removes from FOLDER what FILE lists and the names do not.
+ask_prune_names() {
+    folder=$1
+    old=$(cat "$2" 2>/dev/null) || return 0
+    shift 2
+    now=" $* "
+    for name in $old; do
+        case $now in
+        *" $name "*) ;;
+        *) rm -f "$folder/$name" ;;
+        esac
+    done
+}
+
+question=$1
+shift
+"ask_$question" "$@"

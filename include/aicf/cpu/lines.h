@@ -1,0 +1,248 @@
+/* Walks views of one shape line by line, in parts that run in parallel: the frame of elementwise
+   CPU kernels. The views come as JOINT placement gives them, the out last. */
+#ifndef AICF_CPU_LINES_H
+#define AICF_CPU_LINES_H
+
+#include <aicf/cpu/real.h>
+
+enum { AICF_LINES_VIEWS = 3 };
+
+/* One line: `n` elements of each view, from at[view] on, step[view] elements apart. */
+typedef void aicf_line_fn(char *const *at, const int64_t *step, int64_t n, const void *context);
+
+typedef struct aicf_lines_dim {
+    int64_t size;
+    int64_t step[AICF_LINES_VIEWS];
+} aicf_lines_dim;
+
+typedef struct aicf_lines {
+    int views, rank; /* rank at least 1; lines run along the last dim */
+    int64_t item;    /* bytes of an element, the same in all views */
+    aicf_lines_dim dims[AICF_MAX_RANK];
+    char *data[AICF_LINES_VIEWS];
+    aicf_line_fn *line;
+    const void *context;
+} aicf_lines;
+
+static inline int64_t
+aicf_lines_reach(const aicf_lines *w, int d)
+{
+    int64_t step = w->dims[d].step[w->views - 1];
+    return step < 0 ? -step : step;
+}
+
+/* Sorts the dims by the out's strides, the longest first, so that lines lie along the out's memory;
+   dims of size 1 are left out. */
+static inline void
+aicf_lines_order(aicf_lines *w, const aicf_view *const *v)
+{
+    const aicf_view *out = v[w->views - 1];
+    for (int64_t d = 0; d < out->rank; d++) {
+        aicf_lines_dim dim = {out->sizes[d], {0}};
+        if (dim.size == 1) {
+            continue;
+        }
+        for (int i = 0; i < w->views; i++) {
+            dim.step[i] = v[i]->strides[d];
+        }
+        int at = w->rank++;
+        w->dims[at] = dim;
+        for (; at > 0 && aicf_lines_reach(w, at - 1) < aicf_lines_reach(w, at); at--) {
+            w->dims[at] = w->dims[at - 1];
+            w->dims[at - 1] = dim;
+        }
+    }
+}
+
+/* True if going to the next `outer` is going past the end of `inner`, in every view. */
+static inline bool
+aicf_lines_joined(const aicf_lines *w, const aicf_lines_dim *outer, const aicf_lines_dim *inner)
+{
+    for (int i = 0; i < w->views; i++) {
+        if (outer->step[i] != inner->step[i] * inner->size) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void
+aicf_lines_merge(aicf_lines *w)
+{
+    if (w->rank == 0) {
+        w->dims[w->rank++] = (aicf_lines_dim){1, {0}};
+    }
+    int last = 0;
+    for (int d = 1; d < w->rank; d++) {
+        int64_t size = w->dims[d].size;
+        if (aicf_lines_joined(w, &w->dims[last], &w->dims[d])) {
+            size *= w->dims[last].size;
+        } else {
+            last++;
+        }
+        w->dims[last] = w->dims[d];
+        w->dims[last].size = size;
+    }
+    w->rank = last + 1;
+}
+
+/* Moves at[] from the start of one line to the start of the next: outer dims count as digits. */
+static inline void
+aicf_lines_next(const aicf_lines *w, int64_t *digits, char **at)
+{
+    for (int d = w->rank - 2; d >= 0; d--) {
+        const aicf_lines_dim *dim = &w->dims[d];
+        bool wraps = ++digits[d] == dim->size;
+        for (int i = 0; i < w->views; i++) {
+            at[i] += dim->step[i] * (wraps ? 1 - dim->size : 1) * w->item;
+        }
+        if (!wraps) {
+            return;
+        }
+        digits[d] = 0;
+    }
+}
+
+/* Elements [begin, end) in the order of the walk. */
+static inline void
+aicf_lines_part(void *context, int64_t begin, int64_t end)
+{
+    const aicf_lines *w = (const aicf_lines *)context;
+    const aicf_lines_dim *inner = &w->dims[w->rank - 1];
+    int64_t digits[AICF_MAX_RANK] = {0};
+    int64_t first = begin % inner->size;
+    char *start[AICF_LINES_VIEWS], *at[AICF_LINES_VIEWS];
+    for (int i = 0; i < w->views; i++) {
+        start[i] = w->data[i];
+    }
+    int64_t line = begin / inner->size;
+    for (int d = w->rank - 2; d >= 0 && line > 0; d--) {
+        digits[d] = line % w->dims[d].size;
+        line /= w->dims[d].size;
+        for (int i = 0; i < w->views; i++) {
+            start[i] += digits[d] * w->dims[d].step[i] * w->item;
+        }
+    }
+    while (begin < end) {
+        int64_t n = inner->size - first < end - begin ? inner->size - first : end - begin;
+        for (int i = 0; i < w->views; i++) {
+            at[i] = start[i] + first * inner->step[i] * w->item;
+        }
+        w->line(at, inner->step, n, w->context);
+        begin += n;
+        first = 0;
+        aicf_lines_next(w, digits, start);
+    }
+}
+
+/* Everything but `line` and `context`, for views that have elements. */
+static inline void
+aicf_lines_plan(aicf_lines *w, const aicf_view *const *views, int count, int64_t item)
+{
+    w->views = count;
+    w->rank = 0;
+    w->item = item;
+    for (int i = 0; i < count; i++) {
+        w->data[i] = (char *)views[i]->data;
+    }
+    aicf_lines_order(w, views);
+    aicf_lines_merge(w);
+}
+
+static inline int64_t
+aicf_lines_numel(const aicf_view *view)
+{
+    int64_t numel = 1;
+    for (int64_t d = 0; d < view->rank; d++) {
+        numel *= view->sizes[d];
+    }
+    return numel;
+}
+
+/* Runs `line` over all elements of views[0 .. count), in parts of `grain` elements. */
+static inline aicf_status
+aicf_lines_run(
+    const aicf_view *const *views, int count, int64_t item, int64_t grain, aicf_line_fn *line,
+    const void *context)
+{
+    const int64_t numel = aicf_lines_numel(views[count - 1]);
+    if (views[count - 1]->rank == 1 && numel <= grain) { /* small, one line: nothing to plan */
+        int64_t step[AICF_LINES_VIEWS];
+        char *at[AICF_LINES_VIEWS];
+        for (int i = 0; i < count; i++) {
+            step[i] = views[i]->strides[0];
+            at[i] = (char *)views[i]->data;
+        }
+        line(at, step, numel, context);
+    } else if (numel > 0) {
+        aicf_lines w;
+        aicf_lines_plan(&w, views, count, item);
+        w.line = line;
+        w.context = context;
+        aicf_parallel_for(numel, grain, aicf_lines_part, &w);
+    }
+    return aicf_ok();
+}
+
+/* ---- lines of one formula
+ * ------------------------------------------------------------------------- */
+
+/* Defines <name>_line_<s>: out = FORMULA(x, p), in the accumulator type; p is the value that the
+   context points to, 0 without one. One loop a pattern of steps, so that the compiler vectorises
+   the common ones. */
+#define AICF_UNARY_LINE(name, T, s, FORMULA)                                     \
+    AICF_INLINE void name##_steps_##s(                                           \
+        const T *x, T *out, int64_t n, int64_t dx, int64_t dout, aicf_acc_##s p) \
+    {                                                                            \
+        (void)p;                                                                 \
+        AICF_INDEPENDENT                                                         \
+        for (int64_t i = 0; i < n; i++) {                                        \
+            const aicf_acc_##s x_i = aicf_load_##s(x + i * dx);                  \
+            aicf_store_##s(out + i * dout, FORMULA(x_i, p));                     \
+        }                                                                        \
+    }                                                                            \
+                                                                                 \
+    AICF_CLONES static void name##_line_##s(                                     \
+        char *const *at, const int64_t *step, int64_t n, const void *context)    \
+    {                                                                            \
+        const T *x = (const T *)at[0];                                           \
+        T *out = (T *)at[1];                                                     \
+        const aicf_acc_##s p = context ? *(const aicf_acc_##s *)context : 0;     \
+        if (step[0] == 1 && step[1] == 1) {                                      \
+            name##_steps_##s(x, out, n, 1, 1, p);                                \
+        } else {                                                                 \
+            name##_steps_##s(x, out, n, step[0], step[1], p);                    \
+        }                                                                        \
+    }
+
+/* Defines <name>_line_<s>: out = FORMULA(x, y), in the accumulator type. */
+#define AICF_BINARY_LINE(name, T, s, FORMULA)                                            \
+    AICF_INLINE void name##_steps_##s(                                                   \
+        const T *x, const T *y, T *out, int64_t n, int64_t dx, int64_t dy, int64_t dout) \
+    {                                                                                    \
+        AICF_INDEPENDENT                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                \
+            const aicf_acc_##s x_i = aicf_load_##s(x + i * dx);                          \
+            const aicf_acc_##s y_i = aicf_load_##s(y + i * dy);                          \
+            aicf_store_##s(out + i * dout, FORMULA(x_i, y_i));                           \
+        }                                                                                \
+    }                                                                                    \
+                                                                                         \
+    AICF_CLONES static void name##_line_##s(                                             \
+        char *const *at, const int64_t *step, int64_t n, const void *context)            \
+    {                                                                                    \
+        const T *x = (const T *)at[0], *y = (const T *)at[1];                            \
+        T *out = (T *)at[2];                                                             \
+        (void)context;                                                                   \
+        if (step[0] == 1 && step[1] == 1 && step[2] == 1) {                              \
+            name##_steps_##s(x, y, out, n, 1, 1, 1);                                     \
+        } else if (step[0] == 1 && step[1] == 0 && step[2] == 1) {                       \
+            name##_steps_##s(x, y, out, n, 1, 0, 1);                                     \
+        } else if (step[0] == 0 && step[1] == 1 && step[2] == 1) {                       \
+            name##_steps_##s(x, y, out, n, 0, 1, 1);                                     \
+        } else {                                                                         \
+            name##_steps_##s(x, y, out, n, step[0], step[1], step[2]);                   \
+        }                                                                                \
+    }
+
+#endif

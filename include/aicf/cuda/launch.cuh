@@ -1,0 +1,73 @@
+// Launching: how a launcher of a CUDA kernel hands over its arguments and answers for its own error.
+#ifndef AICF_CUDA_LAUNCH_CUH
+#define AICF_CUDA_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+
+#include <aicf/call.h>
+
+namespace aicf {
+
+// gridDim.x reaches this; y and z stop at 65535 and are not used for anything that grows.
+constexpr int64_t kMostBlocks = 2147483647;
+
+constexpr int64_t
+ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+inline aicf_status
+status_of(cudaError_t error)
+{
+    aicf_status status = aicf_ok();
+    if (error != cudaSuccess) {
+        status.kind = AICF_BACKEND_ERROR;
+        status.native = static_cast<int32_t>(error);
+    }
+    return status;
+}
+
+template <typename T>
+struct exactly {
+    using type = T;
+};
+
+// Launches `kernel` and returns what the launch itself returned. The `<<<>>>` form drops that value
+// and leaves only the thread's last error, which may be somebody else's. A refusal of ours is taken
+// off the thread again once it is in the status, so that nobody after us reports it; an error that
+// stood there before a launch of ours that worked stays where it is.
+template <typename... P>
+aicf_status
+launch(
+    void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, aicf_stream stream,
+    typename exactly<P>::type... args)
+{
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    cudaError_t error = cudaLaunchKernel(
+        reinterpret_cast<const void *>(kernel), grid, block, pointers, shared,
+        reinterpret_cast<cudaStream_t>(stream));
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
+// Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch, since
+// the attribute belongs to the current device. The value is one constant a kernel, so that two
+// threads cannot lower it for each other. Legal while a stream is captured.
+template <typename... P>
+aicf_status
+allow_shared(void (*kernel)(P...), int bytes)
+{
+    cudaError_t error = cudaFuncSetAttribute(
+        reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
+} // namespace aicf
+
+#endif

@@ -1,0 +1,257 @@
+// Numbers: the device types behind the launchers' structs, their way to f32 and back, 16-byte packs,
+// and division by a number known at launch.
+#ifndef AICF_CUDA_NUMERIC_CUH
+#define AICF_CUDA_NUMERIC_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <aicf/tensor.h>
+
+namespace aicf {
+
+// ---- types --------------------------------------------------------------------------------------
+
+// aicf_f16 and aicf_bf16 are plain bits, in C and CUDA alike; these are the same bits as numbers.
+template <typename T>
+struct device_type {
+    using type = T;
+};
+template <>
+struct device_type<aicf_f16> {
+    using type = __half;
+};
+template <>
+struct device_type<aicf_bf16> {
+    using type = __nv_bfloat16;
+};
+template <typename T>
+using device_t = typename device_type<T>::type;
+
+template <typename T>
+const device_t<T> *
+device(const T *p)
+{
+    return reinterpret_cast<const device_t<T> *>(p);
+}
+
+template <typename T>
+device_t<T> *
+device(T *p)
+{
+    return reinterpret_cast<device_t<T> *>(p);
+}
+
+__device__ inline float
+to_f32(float x)
+{
+    return x;
+}
+
+__device__ inline float
+to_f32(__half x)
+{
+    return __half2float(x);
+}
+
+__device__ inline float
+to_f32(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+
+// Rounds to nearest even.
+template <typename T>
+__device__ inline T of_f32(float x);
+
+template <>
+__device__ inline float
+of_f32<float>(float x)
+{
+    return x;
+}
+
+template <>
+__device__ inline __half
+of_f32<__half>(float x)
+{
+    return __float2half_rn(x);
+}
+
+template <>
+__device__ inline __nv_bfloat16
+of_f32<__nv_bfloat16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+// ---- packs --------------------------------------------------------------------------------------
+
+constexpr int kPackBytes = 16; // the widest access of one thread
+
+template <typename T>
+constexpr int kPackSize = kPackBytes / static_cast<int>(sizeof(T));
+
+template <typename T, int kSize = kPackSize<T>>
+struct alignas(sizeof(T) * kSize) pack {
+    T lane[kSize];
+};
+
+template <typename T, int kSize = kPackSize<T>>
+__device__ inline pack<T, kSize>
+load_pack(const T *p)
+{
+    return *reinterpret_cast<const pack<T, kSize> *>(p);
+}
+
+template <typename T, int kSize>
+__device__ inline void
+store_pack(T *p, const pack<T, kSize> &value)
+{
+    *reinterpret_cast<pack<T, kSize> *>(p) = value;
+}
+
+// 16 bytes as they lie in memory. Where loads run ahead of their use, a pack of 16-bit lanes is the
+// wrong thing to hold: its lanes are taken apart, and so waited for, right behind each load.
+struct alignas(kPackBytes) words {
+    uint32_t word[4];
+};
+
+__device__ inline words
+load_words(const void *p)
+{
+    return *static_cast<const words *>(p);
+}
+
+__device__ inline void
+unpack(const words &w, float (&x)[4], float)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[i] = __uint_as_float(w.word[i]);
+    }
+}
+
+__device__ inline void
+unpack(const words &w, float (&x)[8], __half)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&w.word[i]));
+        x[2 * i] = pair.x;
+        x[2 * i + 1] = pair.y;
+    }
+}
+
+__device__ inline void
+unpack(const words &w, float (&x)[8], __nv_bfloat16)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = __uint_as_float(w.word[i] << 16);
+        x[2 * i + 1] = __uint_as_float(w.word[i] & 0xffff0000);
+    }
+}
+
+__device__ inline words
+repack(const float (&x)[4], float)
+{
+    words w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        w.word[i] = __float_as_uint(x[i]);
+    }
+    return w;
+}
+
+__device__ inline words
+repack(const float (&x)[8], __half)
+{
+    words w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        __half2 pair = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+        w.word[i] = *reinterpret_cast<const uint32_t *>(&pair);
+    }
+    return w;
+}
+
+__device__ inline words
+repack(const float (&x)[8], __nv_bfloat16)
+{
+    words w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+        w.word[i] = *reinterpret_cast<const uint32_t *>(&pair);
+    }
+    return w;
+}
+
+__device__ inline void
+store_words(void *p, const words &w)
+{
+    *static_cast<words *>(p) = w;
+}
+
+// How far an address is past a 16-byte boundary.
+inline int64_t
+phase_of(const void *p)
+{
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % kPackBytes);
+}
+
+// Elements before the first 16-byte boundary, at most n.
+template <typename T>
+int64_t
+head_of(const T *p, int64_t n)
+{
+    int64_t phase = phase_of(p);
+    int64_t head = phase == 0 ? 0 : (kPackBytes - phase) / static_cast<int64_t>(sizeof(T));
+    return head < n ? head : n;
+}
+
+// ---- division -----------------------------------------------------------------------------------
+
+// n / divisor for 0 <= n < 2^31 and 1 <= divisor < 2^31 by a multiplication, an addition and a shift:
+// with s the least shift for which 2^s >= divisor and m = floor(2^32 (2^s - divisor) / divisor) + 1,
+// the quotient is (mulhi(n, m) + n) >> s (Granlund and Montgomery, 1994, for n below 2^31, where the
+// sum cannot carry).
+struct divider {
+    uint32_t divisor, multiplier, shift;
+};
+
+inline divider
+divider_of(int64_t divisor)
+{
+    divider d = {static_cast<uint32_t>(divisor), 0, 0};
+    while ((int64_t{1} << d.shift) < divisor) {
+        d.shift++;
+    }
+    uint64_t excess = (uint64_t{1} << d.shift) - static_cast<uint64_t>(divisor);
+    d.multiplier =
+        static_cast<uint32_t>((excess << 32) / static_cast<uint64_t>(divisor) + 1);
+    return d;
+}
+
+__device__ inline uint32_t
+divide(uint32_t n, divider d)
+{
+    return (__umulhi(n, d.multiplier) + n) >> d.shift;
+}
+
+// ---- views --------------------------------------------------------------------------------------
+
+inline int64_t
+numel(const aicf_view *view)
+{
+    int64_t count = 1;
+    for (int64_t dim = 0; dim < view->rank; dim++) {
+        count *= view->sizes[dim];
+    }
+    return count;
+}
+
+} // namespace aicf
+
+#endif

@@ -1,0 +1,98 @@
+// The instructions that CUDA C++ has no word for, one function an instruction, nothing else. Addresses
+// in shared memory are 32-bit ones (`shared_address`). All are of sm_80 and later.
+#ifndef AICF_CUDA_PTX_CUH
+#define AICF_CUDA_PTX_CUH
+
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace aicf::ptx {
+
+__device__ inline uint32_t
+shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// ---- asynchronous copies ------------------------------------------------------------------------
+
+// 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros; none
+// of `from` is read beyond them. Past the L1: a tile is read once a block.
+__device__ inline void
+copy_async_16(uint32_t to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+// The same of 16 bytes that are all there: without the selects and sums that a size costs.
+__device__ inline void
+copy_async_16(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Closes the group of the copies that this thread made since the last one.
+__device__ inline void
+copy_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// At most kPending of this thread's groups are still on their way.
+template <int kPending>
+__device__ inline void
+copy_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// ---- matrix fragments ---------------------------------------------------------------------------
+
+// Four 8 x 8 blocks of 16-bit values; lane l names row l % 8 of block l / 8. Thread t then holds, of
+// each block, the elements 2 (t % 4) and the next of row t / 4.
+__device__ inline void
+ldmatrix_x4(uint32_t row, uint32_t (&r)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+// The same of the transposed blocks: elements 2 (t % 4) and the next of column t / 4.
+__device__ inline void
+ldmatrix_x4_trans(uint32_t row, uint32_t (&r)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+// d[16 x 8] += a[16 x 16] * b[16 x 8], f32 sums. Thread t, with g = t / 4 and c = 2 (t % 4), holds
+// d: (g, c) (g, c + 1) (g + 8, c) (g + 8, c + 1); pairs of a: (g, c) (g + 8, c) (g, c + 8) (g + 8, c + 8);
+// pairs of b along k: (c, g) (c + 8, g).
+__device__ inline void
+mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __half)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline void
+mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __nv_bfloat16)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+} // namespace aicf::ptx
+
+#endif
