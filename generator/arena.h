@@ -13,6 +13,7 @@ void arena_destroy(arena *a);
 /* Zeroed, aligned for any type. */
 void *arena_alloc(arena *a, size_t size);
 char *arena_copy(arena *a, const char *text, size_t size); /* adds a NUL */
+char *arena_join(arena *a, const char *first, const char *second, const char *third);
 char *arena_print(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* What is allocated after a mark can be dropped together; used for one row's rendering. */

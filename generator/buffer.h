@@ -3,6 +3,7 @@
 #define OPGEN_BUFFER_H
 
 #include <stddef.h>
+#include <string.h>
 
 typedef struct buffer {
     char *data; /* not NUL-terminated unless buffer_text was called */
@@ -10,10 +11,30 @@ typedef struct buffer {
 } buffer;
 
 void buffer_finish(buffer *b); /* a zeroed buffer is empty and ready */
-void buffer_add(buffer *b, const char *text, size_t size);
 void buffer_puts(buffer *b, const char *text);
-void buffer_putc(buffer *b, char c);
 void buffer_print(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *buffer_text(buffer *b);
+void buffer_reserve(buffer *b, size_t more);
+
+static inline void
+buffer_add(buffer *b, const char *text, size_t size)
+{
+    if (b->room - b->size < size) {
+        buffer_reserve(b, size);
+    }
+    if (size) {
+        memcpy(b->data + b->size, text, size);
+        b->size += size;
+    }
+}
+
+static inline void
+buffer_putc(buffer *b, char c)
+{
+    if (b->room == b->size) {
+        buffer_reserve(b, 1);
+    }
+    b->data[b->size++] = c;
+}
 
 #endif

@@ -1,6 +1,6 @@
-/* The one small language of the table: guards, `let`, `where`, `cost`, workspaces, conditions of shapes
-   and gradients. Parsed once into a tree, type-checked against the row, then emitted as C and as
-   Python from that same tree. */
+/* The one small language of the table: guards, `let`, `where`, `cost`, workspaces, conditions of
+   shapes and gradients. Parsed once into a tree, type-checked against the row, then emitted as C
+   and as Python from that same tree. */
 #ifndef OPGEN_EXPRESSION_H
 #define OPGEN_EXPRESSION_H
 
@@ -11,31 +11,62 @@
 #include "buffer.h"
 #include "fault.h"
 
-typedef enum expr_type { TYPE_NONE, TYPE_BOOL, TYPE_INT, TYPE_REAL, TYPE_WORD, TYPE_INTS, TYPE_TENSOR } expr_type;
+typedef enum expr_type {
+    TYPE_NONE,
+    TYPE_BOOL,
+    TYPE_INT,
+    TYPE_REAL,
+    TYPE_WORD,
+    TYPE_INTS,
+    TYPE_TENSOR
+} expr_type;
 
 typedef enum expr_kind {
-    EXPR_INT,       /* integer */
-    EXPR_REAL,      /* real */
-    EXPR_WORD,      /* a quoted enum value; `index` is its position once it met its attribute */
-    EXPR_BOOL,      /* true, false */
-    EXPR_DIM,       /* a dim, a let, a list's length: `index` into op->dims */
-    EXPR_PACK,      /* likewise, a pack: its product */
-    EXPR_ATTR,      /* `index` into op->attrs */
-    EXPR_PARAM,     /* `index` into op->params: only as an argument of functions */
-    EXPR_TYPEVAR,   /* `index` into op->types: only under sizeof */
-    EXPR_NEG, EXPR_NOT,
-    EXPR_ADD, EXPR_SUB, EXPR_MUL, EXPR_FLOORDIV, EXPR_MOD, EXPR_DIV,
-    EXPR_LT, EXPR_LE, EXPR_GT, EXPR_GE, EXPR_EQ, EXPR_NE, /* chains a < b < c become EXPR_AND */
-    EXPR_AND, EXPR_OR,
-    EXPR_IF,        /* args: then, condition, else */
-    EXPR_INDEX,     /* args: attribute, index */
-    EXPR_CALL,      /* `function`, args */
-    EXPR_BROADCAST  /* broadcast(A, B): only under prod; args are packs */
+    EXPR_INT,     /* integer */
+    EXPR_REAL,    /* real */
+    EXPR_WORD,    /* a quoted enum value; `index` is its position once it met its attribute */
+    EXPR_BOOL,    /* true, false */
+    EXPR_DIM,     /* a dim, a let, a list's length: `index` into op->dims */
+    EXPR_PACK,    /* likewise, a pack: its product */
+    EXPR_ATTR,    /* `index` into op->attrs */
+    EXPR_PARAM,   /* `index` into op->params: only as an argument of functions */
+    EXPR_TYPEVAR, /* `index` into op->types: only under sizeof */
+    EXPR_NEG,
+    EXPR_NOT,
+    EXPR_ADD,
+    EXPR_SUB,
+    EXPR_MUL,
+    EXPR_FLOORDIV,
+    EXPR_MOD,
+    EXPR_DIV,
+    EXPR_LT,
+    EXPR_LE,
+    EXPR_GT,
+    EXPR_GE,
+    EXPR_EQ,
+    EXPR_NE, /* chains a < b < c become EXPR_AND */
+    EXPR_AND,
+    EXPR_OR,
+    EXPR_IF,       /* args: then, condition, else */
+    EXPR_INDEX,    /* args: attribute, index */
+    EXPR_CALL,     /* `function`, args */
+    EXPR_BROADCAST /* broadcast(A, B): only under prod; args are packs */
 } expr_kind;
 
 typedef enum expr_function {
-    FN_LEN, FN_PROD, FN_SUM, FN_MIN, FN_MAX, FN_CEIL_DIV, FN_NUMEL, FN_SIZEOF, FN_PRESENT,
-    FN_SAME_SHAPE, FN_ALIGNED, FN_STRIDE, FN_BATCHES
+    FN_LEN,
+    FN_PROD,
+    FN_SUM,
+    FN_MIN,
+    FN_MAX,
+    FN_CEIL_DIV,
+    FN_NUMEL,
+    FN_SIZEOF,
+    FN_PRESENT,
+    FN_SAME_SHAPE,
+    FN_ALIGNED,
+    FN_STRIDE,
+    FN_BATCHES
 } expr_function;
 
 typedef struct expr expr;
@@ -50,17 +81,20 @@ struct expr {
     double real;
     expr **args;
     int count;
+    int weight; /* nodes as emitted: the middle of a chain of comparisons counts twice */
 };
 
 typedef struct op op;
 
-/* Parses `text`, which stands at `where` in the file. NULL after a fault. */
+/* Parses `text`, whose first character (after the quote of a quoted scalar) stands at `where` in
+   the file. NULL after a fault. */
 expr *expr_parse(arena *a, faults *f, context of, loc where, const char *text);
 
 /* Resolves names in the row and gives every node its type. `attributes_only`: dims and tensors but
    present() are faults (conditions of shapes, of gradients). False after a fault. */
 bool expr_check(
-    arena *a, faults *f, context of, const op *row, expr *e, expr_type wanted, bool attributes_only);
+    arena *a, faults *f, context of, const op *row, expr *e, expr_type wanted,
+    bool attributes_only);
 
 /* A C expression over `scope` (a const aicf_scope *), `call` (the op's own structure) and `bad` (a
    bool *); literals are exact. Requires a checked tree. Parenthesised only where needed. */

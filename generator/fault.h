@@ -25,6 +25,7 @@ typedef struct faults faults;
 /* `text` is the whole input, for the source lines. */
 faults *faults_create(arena *a, const char *file, const char *text, size_t size);
 int faults_count(const faults *f);
+const char *faults_file(const faults *f);
 
 /* Records a fault. `id` is a stable word ("duplicate-key"): the list of all ids is in fault_ids, and a
    test asserts that its cases meet exactly those. Returns false, so that a check can return it. */

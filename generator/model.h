@@ -77,6 +77,7 @@ typedef struct item {
     expr *value;      /* of VALUE; an int attribute used as a dim is a VALUE too */
     int packs[8], pack_count;
     const char *text;
+    loc where;
 } item;
 
 typedef struct shape {
@@ -182,6 +183,8 @@ struct grad {
     grad **attrs; /* GRAD_CALL: one an attr of the called op, NULL: its default */
     int attr_count;
     expr *test, *value;
+    bool has_dtype;   /* GRAD_CALL: `dtype=` was said */
+    dtype_rule dtype; /* in the type variables of the row that the gradient is of */
     loc where;
 };
 
@@ -207,6 +210,7 @@ typedef struct test_shapes { /* `test` of a row */
 
 struct op {
     const char *name;
+    const char *symbol; /* the table's */
     const char *family; /* NULL: a row of its own */
     text doc;
     text aten;          /* .data NULL: none */
@@ -221,6 +225,7 @@ struct op {
     LIST(variant) variants;
     LIST(grad_entry) grads;
     bool has_grad;
+    bool saves[64];     /* by param: its gradients need its values, not its shape alone */
     expr *flops, *bytes;
     test_shapes test;
     bool elementwise; /* every shape is one pack or a broadcast of packs */
@@ -235,6 +240,7 @@ typedef struct table {
     LIST(backend) backends;
     LIST(op) ops;
     LIST(struct { const char *name; dtype_id values[DTYPE_COUNT]; int count; }) classes;
+    const struct dict *ops_by_name; /* for op_find */
     char hash[65]; /* of the whole table: all rows, backends, dtypes, names */
 } table;
 

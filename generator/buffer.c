@@ -1,0 +1,66 @@
+#include "buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void
+buffer_finish(buffer *b)
+{
+    free(b->data);
+    *b = (buffer){0};
+}
+
+void
+buffer_reserve(buffer *b, size_t more)
+{
+    if (b->room - b->size >= more) {
+        return;
+    }
+    size_t room = b->room ? b->room : 256;
+    while (room - b->size < more) {
+        if (room > (size_t)-1 / 2) {
+            fputs("opgen: out of memory\n", stderr);
+            exit(1);
+        }
+        room *= 2;
+    }
+    char *data = realloc(b->data, room);
+    if (!data) {
+        fputs("opgen: out of memory\n", stderr);
+        exit(1);
+    }
+    b->data = data;
+    b->room = room;
+}
+
+void
+buffer_puts(buffer *b, const char *text)
+{
+    buffer_add(b, text, strlen(text));
+}
+
+void
+buffer_print(buffer *b, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (size > 0) {
+        buffer_reserve(b, (size_t)size + 1);
+        vsnprintf(b->data + b->size, (size_t)size + 1, format, again);
+        b->size += (size_t)size;
+    }
+    va_end(again);
+}
+
+const char *
+buffer_text(buffer *b)
+{
+    buffer_reserve(b, 1);
+    b->data[b->size] = '\0';
+    return b->data;
+}

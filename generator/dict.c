@@ -1,0 +1,84 @@
+#include "dict.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Open addressing, at most half full; the number of slots is a power of two. */
+typedef struct slot {
+    const char *key;
+    uint64_t hash;
+    int value;
+} slot;
+
+struct dict {
+    arena *memory;
+    slot *slots;
+    size_t room, count;
+};
+
+static uint64_t
+hash_of(const char *key)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *key; key++) {
+        hash = (hash ^ (unsigned char)*key) * UINT64_C(1099511628211);
+    }
+    return hash ^ hash >> 32;
+}
+
+dict *
+dict_create(arena *a)
+{
+    dict *d = arena_alloc(a, sizeof *d);
+    d->memory = a;
+    d->room = 16;
+    d->slots = arena_alloc(a, d->room * sizeof *d->slots);
+    return d;
+}
+
+/* The slot that holds `key`, or the free one where it would go. */
+static slot *
+slot_of(const dict *d, const char *key, uint64_t hash)
+{
+    size_t i = hash & (d->room - 1);
+    while (d->slots[i].key && (d->slots[i].hash != hash || strcmp(d->slots[i].key, key) != 0)) {
+        i = (i + 1) & (d->room - 1);
+    }
+    return &d->slots[i];
+}
+
+static void
+dict_grow(dict *d)
+{
+    slot *old = d->slots;
+    size_t room = d->room;
+    d->room *= 2;
+    d->slots = arena_alloc(d->memory, d->room * sizeof *d->slots);
+    for (size_t i = 0; i < room; i++) {
+        if (old[i].key) {
+            *slot_of(d, old[i].key, old[i].hash) = old[i];
+        }
+    }
+}
+
+int
+dict_find(const dict *d, const char *key)
+{
+    const slot *s = slot_of(d, key, hash_of(key));
+    return s->key ? s->value : -1;
+}
+
+int
+dict_add(dict *d, const char *key, int value)
+{
+    uint64_t hash = hash_of(key);
+    slot *s = slot_of(d, key, hash);
+    if (s->key) {
+        return s->value;
+    }
+    *s = (slot){key, hash, value};
+    if (++d->count * 2 > d->room) {
+        dict_grow(d);
+    }
+    return -1;
+}

@@ -1,0 +1,14 @@
+/* Texts to integers. Keys are not copied: they must outlive it. It lives in an arena. */
+#ifndef OPGEN_DICT_H
+#define OPGEN_DICT_H
+
+#include "arena.h"
+
+typedef struct dict dict;
+
+dict *dict_create(arena *a);
+int dict_find(const dict *d, const char *key); /* -1: none */
+/* The value that `key` had before, which then stays; -1: none, it is `value` now. */
+int dict_add(dict *d, const char *key, int value);
+
+#endif

@@ -1,0 +1,376 @@
+#include <string.h>
+
+#include "scope.h"
+
+/* ---- functions of expressions -------------------------------------------------------------------- */
+
+static const char *
+expr_c_or_null(const cursor *c, const expr *e, buffer *scratch)
+{
+    return scope_c_expr(c, e, scratch);
+}
+
+#define FUNCTION ((const function *)c->thing)
+
+static const char *
+function_c(const cursor *c, buffer *scratch)
+{
+    return expr_c_or_null(c, FUNCTION->e, scratch);
+}
+
+TEXT_FIELD(function_name, FUNCTION->name)
+FLAG_FIELD(function_uses_call, expr_uses_of(c->op, FUNCTION->e).call)
+FLAG_FIELD(function_uses_bad, expr_uses_of(c->op, FUNCTION->e).bad)
+
+static bool
+function_unused(const cursor *c)
+{
+    expr_uses uses = expr_uses_of(c->op, FUNCTION->e);
+    return !uses.scope && !uses.call;
+}
+
+static const field function_fields[] = {
+    FIELDS_COMMON,
+    NAME("name", function_name),
+    CODE("c", function_c),
+    FLAG("uses_call", function_uses_call),
+    FLAG("uses_bad", function_uses_bad),
+    FLAG("unused", function_unused),
+    FIELDS_END,
+};
+const thing thing_function = {"function", function_fields};
+
+/* ---- conditions: `where` and guards -------------------------------------------------------------- */
+
+#define CONDITION ((const condition *)c->thing)
+
+static const char *
+condition_c(const cursor *c, buffer *scratch)
+{
+    return scope_c_expr(c, CONDITION->test, scratch);
+}
+
+static const char *
+condition_python(const cursor *c, buffer *scratch)
+{
+    return scope_python_expr(c, CONDITION->test, scratch);
+}
+
+TEXT_FIELD(condition_text, CONDITION->text)
+TEXT_FIELD(condition_message, CONDITION->message)
+FLAG_FIELD(condition_uses_bad, expr_uses_of(c->op, CONDITION->test).bad)
+
+static const field where_fields[] = {
+    FIELDS_COMMON,
+    TEXT("text", condition_text),
+    TEXT("message", condition_message),
+    CODE("c", condition_c),
+    PYTHON("python", condition_python),
+    FLAG("uses_bad", condition_uses_bad),
+    FIELDS_END,
+};
+const thing thing_where = {"condition", where_fields};
+
+/* ---- variants ------------------------------------------------------------------------------------ */
+
+static const char *
+variant_suffix(const cursor *c, buffer *scratch)
+{
+    (void)scratch;
+    return c->variant->suffix;
+}
+
+static int
+walk_params(const cursor *c, int from, int end, int at, cursor *element)
+{
+    if (from + at >= end) {
+        return -1;
+    }
+    element->thing = &c->op->params.items[from + at];
+    element->index = from + at;
+    return at + 1;
+}
+
+static int
+all_params(const cursor *c, int at, cursor *element)
+{
+    return walk_params(c, 0, c->op->params.count, at, element);
+}
+
+static int
+tensor_params(const cursor *c, int at, cursor *element)
+{
+    return walk_params(c, 0, c->op->inputs + c->op->outs, at, element);
+}
+
+static int
+variant_types(const cursor *c, int at, cursor *element)
+{
+    if (at >= c->op->types.count) {
+        return -1;
+    }
+    element->thing = dtypes_of[c->variant->vars[at]].name;
+    return at + 1;
+}
+
+static bool
+variant_taken(const cursor *c)
+{
+    return c->kernel && c->kernel->variants[c->index];
+}
+
+static const field variant_fields[] = {
+    FIELDS_COMMON,
+    NAME("suffix", variant_suffix),
+    FLAG("taken", variant_taken),
+    EACH("params", all_params, thing_param),
+    EACH("tensors", tensor_params, thing_param),
+    EACH("types", variant_types, thing_word),
+    FIELDS_END,
+};
+const thing thing_variant = {"variant", variant_fields};
+
+/* ---- kernels ------------------------------------------------------------------------------------- */
+
+static const char *
+kernel_backend(const cursor *c, buffer *scratch)
+{
+    (void)scratch;
+    return c->table->backends.items[c->kernel->backend].name;
+}
+
+/* Its backend's place in op->backends: backends without kernels of the op are not in there. */
+static const char *
+kernel_backend_index(const cursor *c, buffer *scratch)
+{
+    int i = 0;
+    while (c->plan->parts.items[i].backend != c->kernel->backend) {
+        i++;
+    }
+    return scope_integer(i, scratch);
+}
+
+static const char *
+kernel_workspace_text(const cursor *c, buffer *scratch)
+{
+    return scope_text_expr(c->kernel->workspace, scratch);
+}
+
+static const char *
+kernel_workspace_python(const cursor *c, buffer *scratch)
+{
+    return scope_python_expr(c, c->kernel->workspace, scratch);
+}
+
+static int
+kernel_variants(const cursor *c, int at, cursor *element)
+{
+    for (; at < c->op->variants.count; at++) {
+        if (c->kernel->variants[at]) {
+            element->variant = &c->op->variants.items[at];
+            element->thing = element->variant;
+            element->index = at;
+            return at + 1;
+        }
+    }
+    return -1;
+}
+
+static int
+kernel_entries(const cursor *c, int at, cursor *element)
+{
+    if (at >= c->op->variants.count) {
+        return -1;
+    }
+    element->variant = &c->op->variants.items[at];
+    element->thing = element->variant;
+    element->index = at;
+    return at + 1;
+}
+
+static int
+params_placed(const cursor *c, place where, int at, cursor *element)
+{
+    for (; at < c->op->inputs + c->op->outs; at++) {
+        if (c->kernel->places[at] == where && c->op->params.items[at].list < 0) {
+            element->thing = &c->op->params.items[at];
+            element->index = at;
+            return at + 1;
+        }
+    }
+    return -1;
+}
+
+static int
+kernel_own(const cursor *c, int at, cursor *element)
+{
+    return params_placed(c, PLACE_OWN, at, element);
+}
+
+static int
+kernel_joint(const cursor *c, int at, cursor *element)
+{
+    return params_placed(c, PLACE_JOINT, at, element);
+}
+
+static int
+kernel_matrix(const cursor *c, int at, cursor *element)
+{
+    return params_placed(c, PLACE_MATRIX, at, element);
+}
+
+static int
+kernel_libs(const cursor *c, int at, cursor *element)
+{
+    if (at >= c->kernel->libs.count) {
+        return -1;
+    }
+    element->thing = c->kernel->libs.items[at];
+    return at + 1;
+}
+
+static bool
+guards_use_bad(const cursor *c)
+{
+    for (int i = 0; i < c->kernel->guards.count; i++) {
+        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).bad) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+guards_use_call(const cursor *c)
+{
+    for (int i = 0; i < c->kernel->guards.count; i++) {
+        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).call) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+guards_unused(const cursor *c)
+{
+    for (int i = 0; i < c->kernel->guards.count; i++) {
+        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).scope) {
+            return false;
+        }
+    }
+    return !guards_use_call(c);
+}
+
+TEXT_FIELD(kernel_id, c->kernel->id)
+TEXT_FIELD(kernel_layout_text, c->kernel->layout_text)
+TEXT_FIELD(kernel_arch, c->kernel->arch)
+TEXT_FIELD(kernel_src, c->kernel->src)
+TEXT_FIELD(kernel_determinism, c->kernel->bitwise ? "bitwise" : "run")
+TEXT_FIELD(kernel_model_name, c->kernel->model >= 0 ? c->op->params.items[c->kernel->model].name : NULL)
+NUMBER_FIELD(kernel_arch_number, c->kernel->arch_number)
+NUMBER_FIELD(kernel_model, c->kernel->model)
+FLAG_FIELD(kernel_arch_exact, c->kernel->arch_exact)
+FLAG_FIELD(kernel_bitwise, c->kernel->bitwise)
+FLAG_FIELD(kernel_workspace, c->kernel->workspace != NULL)
+LIST_FIELD(kernel_guards, c->kernel->guards.items, c->kernel->guards.count)
+LIST_FIELD(kernel_tolerances, c->kernel->tolerance, c->kernel->tolerance_count)
+
+static const field kernel_fields[] = {
+    FIELDS_COMMON,
+    NAME("id", kernel_id),
+    NAME("backend_name", kernel_backend),
+    NUMBER("backend_index", kernel_backend_index),
+    TEXT("layout_text", kernel_layout_text),
+    NAME("arch", kernel_arch),
+    NUMBER("arch_number", kernel_arch_number),
+    FLAG("arch_exact", kernel_arch_exact),
+    FLAG("bitwise", kernel_bitwise),
+    NAME("determinism", kernel_determinism),
+    NUMBER("model", kernel_model),
+    NAME("model_name", kernel_model_name),
+    TEXT("src", kernel_src),
+    FLAG("workspace", kernel_workspace),
+    TEXT("workspace_text", kernel_workspace_text),
+    PYTHON("workspace_python", kernel_workspace_python),
+    EACH("guards", kernel_guards, thing_where),
+    FLAG("guards_use_bad", guards_use_bad),
+    FLAG("guards_use_call", guards_use_call),
+    FLAG("guards_unused", guards_unused),
+    EACH("params", all_params, thing_param),
+    EACH("tensors", tensor_params, thing_param),
+    EACH("own", kernel_own, thing_param),
+    EACH("joint", kernel_joint, thing_param),
+    EACH("matrix", kernel_matrix, thing_param),
+    EACH("variants", kernel_variants, thing_variant),
+    EACH("entries", kernel_entries, thing_variant),
+    EACH("libs", kernel_libs, thing_word),
+    EACH("tolerances", kernel_tolerances, thing_tolerance),
+    FIELDS_END,
+};
+const thing thing_kernel = {"kernel", kernel_fields};
+
+/* ---- tolerances ---------------------------------------------------------------------------------- */
+
+/* kernel.tolerance and test.tolerance are arrays of one unnamed structure. */
+typedef struct tolerance {
+    dtype_id dtype;
+    double rtol, atol;
+} tolerance;
+_Static_assert(sizeof(tolerance) == sizeof *((kernel *)0)->tolerance, "the same members");
+
+#define TOLERANCE ((const tolerance *)c->thing)
+
+static const char *
+tolerance_rtol(const cursor *c, buffer *scratch)
+{
+    return scope_real(TOLERANCE->rtol, scratch);
+}
+
+static const char *
+tolerance_atol(const cursor *c, buffer *scratch)
+{
+    return scope_real(TOLERANCE->atol, scratch);
+}
+
+TEXT_FIELD(tolerance_dtype, dtypes_of[TOLERANCE->dtype].name)
+
+static const field tolerance_fields[] = {
+    FIELDS_COMMON,
+    NAME("dtype", tolerance_dtype),
+    NUMBER("rtol", tolerance_rtol),
+    NUMBER("atol", tolerance_atol),
+    FIELDS_END,
+};
+const thing thing_tolerance = {"tolerance", tolerance_fields};
+
+/* ---- sources ------------------------------------------------------------------------------------- */
+
+#define SOURCE ((const source *)c->thing)
+
+static const char *
+source_stem(const cursor *c, buffer *scratch)
+{
+    const char *slash = strrchr(SOURCE->path, '/');
+    const char *name = slash ? slash + 1 : SOURCE->path, *dot = strrchr(name, '.');
+    buffer_add(scratch, name, dot ? (size_t)(dot - name) : strlen(name));
+    return buffer_text(scratch);
+}
+
+TEXT_FIELD(source_src, SOURCE->path)
+TEXT_FIELD(source_backend, c->table->backends.items[SOURCE->backend].name)
+TEXT_FIELD(source_arch, SOURCE->arch)
+NUMBER_FIELD(source_arch_number, SOURCE->kernel->arch_number)
+FLAG_FIELD(source_arch_exact, SOURCE->kernel->arch_exact)
+
+static const field source_fields[] = {
+    FIELDS_COMMON,
+    TEXT("src", source_src),
+    TEXT("stem", source_stem),
+    NAME("backend_name", source_backend),
+    NAME("arch", source_arch),
+    NUMBER("arch_number", source_arch_number),
+    FLAG("arch_exact", source_arch_exact),
+    FIELDS_END,
+};
+const thing thing_source = {"source", source_fields};

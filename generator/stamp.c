@@ -1,0 +1,88 @@
+#include "stamp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+
+static const char head[] = "opgen stamp 1 ";
+
+/* Relative, and never above the folder. */
+static bool
+is_inside(const char *path)
+{
+    for (const char *c = path; c; c = strchr(c, '/')) {
+        c += *c == '/' && c != path;
+        if (*c == '/' || *c == '\0' || !strncmp(c, "../", 3) || !strcmp(c, "..")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+read_entry(stamp_entry *e, char *line)
+{
+    char *end;
+    if (strlen(line) < DIGEST_LENGTH + 4 || line[DIGEST_LENGTH] != ' ') {
+        return false;
+    }
+    memcpy(e->digest, line, DIGEST_LENGTH);
+    e->size = strtoll(line + DIGEST_LENGTH + 1, &end, 10);
+    e->path = end + 1;
+    return *end == ' ' && e->size >= 0 && is_inside(e->path);
+}
+
+stamp *
+stamp_read(arena *a, const char *path)
+{
+    stamp *s = arena_alloc(a, sizeof *s);
+    buffer content = {0};
+    s->by_path = dict_create(a);
+    bool known = file_read(path, &content) && content.size > sizeof head + DIGEST_LENGTH &&
+                 !memcmp(content.data, head, sizeof head - 1);
+    char *text = known ? arena_copy(a, content.data, content.size) : NULL;
+    buffer_finish(&content);
+    if (!known) {
+        return s;
+    }
+    memcpy(s->input, text + sizeof head - 1, DIGEST_LENGTH);
+    char *line = strchr(text, '\n');
+    while (line && line[1]) {
+        char *next = strchr(++line, '\n');
+        stamp_entry e = {0};
+        if (next) {
+            *next = '\0';
+        }
+        if (read_entry(&e, line)) {
+            *list_push(a, &s->entries) = e;
+            dict_add(s->by_path, e.path, s->entries.count - 1);
+        }
+        line = next;
+    }
+    return s;
+}
+
+const stamp_entry *
+stamp_find(const stamp *s, const char *path)
+{
+    int i = dict_find(s->by_path, path);
+    return i < 0 ? NULL : &s->entries.items[i];
+}
+
+void
+stamp_print_head(buffer *into, const digest *input)
+{
+    char hex[DIGEST_LENGTH + 1];
+    digest_print(input, hex);
+    buffer_print(into, "%s%s\n", head, hex);
+}
+
+void
+stamp_print_entry(buffer *into, const digest *content, size_t size, const char *path)
+{
+    char hex[DIGEST_LENGTH + 1];
+    digest_print(content, hex);
+    buffer_print(into, "%s %zu %s\n", hex, size, path);
+}

@@ -1,0 +1,37 @@
+/* What opgen wrote into a folder, and from what: OUT/.opgen. And OUT/.opgen.work, which is there
+   while it writes: the same lines, for the files that are being staged. */
+#ifndef OPGEN_STAMP_H
+#define OPGEN_STAMP_H
+
+#include <stdint.h>
+
+#include "arena.h"
+#include "buffer.h"
+#include "digest.h"
+#include "dict.h"
+
+#define STAMP_NAME ".opgen"
+#define STAMP_WORK ".opgen.work"
+
+typedef struct stamp_entry {
+    const char *path;
+    long long size;
+    char digest[DIGEST_LENGTH + 1];
+} stamp_entry;
+
+typedef struct stamp {
+    char input[DIGEST_LENGTH + 1]; /* empty: none was read */
+    LIST(stamp_entry) entries;
+    dict *by_path; /* the last entry of a path */
+} stamp;
+
+/* Empty if there is none, or one that this opgen did not write. Paths that lead out of the folder are
+   left out. */
+stamp *stamp_read(arena *a, const char *path);
+
+const stamp_entry *stamp_find(const stamp *s, const char *path);
+
+void stamp_print_head(buffer *into, const digest *input);
+void stamp_print_entry(buffer *into, const digest *content, size_t size, const char *path);
+
+#endif

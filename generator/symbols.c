@@ -1,0 +1,216 @@
+/* Final names: two rows must not meet in a C symbol or a source file. */
+#include <string.h>
+
+#include "checker.h"
+
+/* What the headers under include/aicf declare with a name that a row could make too. */
+/* clang-format off */
+static const char *const runtime_symbols[] = {
+    "attr_kind", "backend_cpu", "backend_cuda", "call_bytes", "call_count", "call_dims",
+    "call_explain", "call_init", "call_launch", "call_list", "call_start", "call_views",
+    "device_same", "dim_kind", "dtype_size", "item_kind", "launch_fn", "lib_symbol", "module_close",
+    "module_open", "op_backend", "op_infer", "op_prepare", "parallel_for", "scope_aligned",
+    "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present", "scope_same_shape",
+    "scope_stride", "scope_sum", "status_describe", "stream_s", "tensor_overlaps_itself",
+    "tensor_settle", "tensors_overlap", "tensors_same_shape", "test_fn", "value_fn", NULL,
+};
+
+static const char *const runtime_constants[] = {
+    "ATTR_AXES", "ATTR_AXIS", "ATTR_BOOL", "ATTR_ENUM", "ATTR_FLOAT", "ATTR_INT", "ATTR_INTS",
+    "ATTR_SCALAR", "BACKEND_CPU_H", "BACKEND_CUDA_H", "BACKEND_ERROR", "BACKEND_H",
+    "BACKEND_VERSION", "CALL_H", "CALL_VERSION", "CHECK_ALIGNMENT", "CHECK_BACKEND",
+    "CHECK_BYTE_ORDER", "CHECK_CONJUGATE", "CHECK_DEVICE", "CHECK_DTYPE", "CHECK_EXPRESSION",
+    "CHECK_GRADIENT", "CHECK_KERNEL", "CHECK_LIST", "CHECK_MASKED", "CHECK_MEMORY",
+    "CHECK_NEGATIVE", "CHECK_NONE", "CHECK_OVERLAP", "CHECK_RANGE", "CHECK_RANK", "CHECK_READ_ONLY",
+    "CHECK_SCALAR", "CHECK_SELF_OVERLAP", "CHECK_SHAPE", "CHECK_TANGENT", "CHECK_VALUE",
+    "CHECK_WHERE", "CORE_CAPSULE", "CORE_VERSION", "DIM_LET", "DIM_LIST", "DIM_PACK", "DTYPE_ENUM",
+    "DTYPE_H", "ITEM_AXIS", "ITEM_BROADCAST", "ITEM_DIM", "ITEM_PACK", "ITEM_PERMUTED",
+    "ITEM_REDUCED", "ITEM_VALUE", "KERNEL_H", "LAYOUT_COL", "LAYOUT_DENSE", "LAYOUT_FLAT",
+    "LAYOUT_NHWC", "LAYOUT_ROW", "LAYOUT_STRIDED", "MAX_DIMS", "MAX_RANK", "MODULE_H", "NO_MEMORY",
+    "PLACE_JOINT", "PLACE_MATRIX", "PLACE_OWN", "PLACE_POINTER", "STATUS_H", "TENSOR_H", NULL,
+};
+/* clang-format on */
+
+typedef struct joined {
+    char data[512];
+    size_t size;
+} joined;
+
+static void
+join(joined *j, const char *part)
+{
+    size_t size = strlen(part);
+    if (j->size + size + 2 > sizeof j->data) {
+        die("a symbol of %zu characters", j->size + size);
+    }
+    if (j->size) {
+        j->data[j->size++] = '_';
+    }
+    memcpy(j->data + j->size, part, size + 1);
+    j->size += size;
+}
+
+/* Constants and macros are the same in capitals. */
+static joined
+capitals(const joined *j)
+{
+    joined upper = {.size = j->size};
+    for (size_t i = 0; i < j->size; i++) {
+        char c = j->data[i];
+        upper.data[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+    }
+    return upper;
+}
+
+static bool
+symbol_take(checker *c, const joined *j, const op *o, context of, loc where)
+{
+    const char *symbol = arena_copy(c->memory, j->data, j->size);
+    int first = dict_add(c->symbols, symbol, c->owners.count);
+    if (first < 0) {
+        *list_push(c->memory, &c->owners) = (owner){o ? o->name : NULL, of, where};
+        return true;
+    }
+    const owner *other = &c->owners.items[first];
+    if (!other->op) {
+        return fault(
+            c->faults, "symbol-collision", where, of, "the C symbol %s is the runtime's", symbol);
+    }
+    fault(
+        c->faults, "symbol-collision", where, of, "the C symbol %s would be row `%s`'s too", symbol,
+        other->op);
+    fault_also(
+        c->faults, other->where, "row %s%s%s", other->op, other->of.part ? ", " : "",
+        other->of.part ? other->of.part : "");
+    return false;
+}
+
+/* One collision is enough: the others of the same two kernels say nothing new. */
+static void
+kernel_symbols_take(checker *c, const op *o, const kernel *k)
+{
+    context of = {o->name, arena_join(c->memory, "kernel ", k->id, "")};
+    joined start = {.size = 0};
+    join(&start, c->table->symbol);
+    join(&start, c->table->backends.items[k->backend].name);
+    join(&start, o->name);
+    join(&start, k->id);
+    for (int v = 0; v < o->variants.count; v++) {
+        joined whole;
+        memcpy(whole.data, start.data, start.size);
+        whole.size = start.size;
+        join(&whole, o->variants.items[v].suffix);
+        if (k->variants[v] && !symbol_take(c, &whole, o, of, k->where)) {
+            return;
+        }
+    }
+}
+
+/* The type of an enum attribute, and one constant a value. */
+static void
+enum_symbols_take(checker *c, const op *o, const joined *start, const attr *a)
+{
+    context of = {o->name, arena_join(c->memory, "arg ", a->name, "")};
+    joined type = *start;
+    join(&type, a->name);
+    symbol_take(c, &type, o, of, a->where);
+    for (int i = 0; i < a->values.count; i++) {
+        joined whole = capitals(&type), word = {.size = 0};
+        join(&word, a->values.items[i]);
+        word = capitals(&word);
+        word.data[word.size] = '\0';
+        join(&whole, word.data);
+        symbol_take(c, &whole, o, of, a->where);
+    }
+}
+
+/* A constant a parameter: its index. */
+static void
+param_symbols_take(checker *c, const op *o, const joined *start)
+{
+    for (int i = 0; i < o->params.count; i++) {
+        const param *p = &o->params.items[i];
+        context of = {o->name, p->name};
+        joined whole = *start;
+        join(&whole, p->name);
+        whole = capitals(&whole);
+        symbol_take(c, &whole, o, of, p->where);
+    }
+}
+
+static void
+op_symbols_take(checker *c, const op *o)
+{
+    static const char *const ends[] = {"op", "call"};
+    joined start = {.size = 0};
+    join(&start, c->table->symbol);
+    join(&start, o->name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        joined whole = start;
+        join(&whole, ends[i]);
+        symbol_take(c, &whole, o, (context){o->name, NULL}, o->where);
+    }
+    param_symbols_take(c, o, &start);
+    for (int i = 0; i < o->attrs.count; i++) {
+        if (o->attrs.items[i].kind == ATTR_ENUM) {
+            enum_symbols_take(c, o, &start, &o->attrs.items[i]);
+        }
+    }
+    for (int i = 0; i < o->kernels.count; i++) {
+        kernel_symbols_take(c, o, &o->kernels.items[i]);
+    }
+}
+
+static void
+runtime_take(checker *c, const char *prefix, const char *const *names)
+{
+    for (int i = 0; names[i]; i++) {
+        joined j = {.size = 0};
+        join(&j, prefix);
+        join(&j, names[i]);
+        symbol_take(c, &j, NULL, (context){NULL, NULL}, (loc){0});
+    }
+}
+
+/* By default a source is named after its family, or else its op: an op of a family's name that is
+   not of the family would share the file by accident. */
+static void
+files_check(checker *c, const row_list *rows)
+{
+    dict *families = dict_create(c->memory);
+    for (int i = 0; i < rows->all.count; i++) {
+        if (rows->all.items[i].family) {
+            dict_add(families, rows->all.items[i].family, i);
+        }
+    }
+    for (int i = 0; i < rows->all.count; i++) {
+        const row *r = &rows->all.items[i];
+        int first = r->name && !r->family ? dict_find(families, r->name) : -1;
+        if (first >= 0) {
+            context of = {r->name, NULL};
+            fault(
+                c->faults, "file-collision", r->name_where, of,
+                "row `%s` and family `%s` would share the folder kernels/%s", r->name, r->name,
+                r->name);
+            fault_also(
+                c->faults, rows->all.items[first].name_where, "`%s` is of that family",
+                rows->all.items[first].name);
+        }
+    }
+}
+
+void
+symbols_check(checker *c, const row_list *rows)
+{
+    c->symbols = dict_create(c->memory);
+    if (strcmp(c->table->symbol, "aicf") == 0) {
+        runtime_take(c, "aicf", runtime_symbols);
+        runtime_take(c, "AICF", runtime_constants);
+    }
+    for (int i = 0; i < rows->all.count; i++) {
+        if (rows->all.items[i].whole) {
+            op_symbols_take(c, &c->table->ops.items[i]);
+        }
+    }
+    files_check(c, rows);
+}

@@ -1,0 +1,43 @@
+#include "tree.h"
+
+#include <string.h>
+
+bool
+node_is_null(const node *n)
+{
+    return n->kind == NODE_SCALAR && n->size == 0 && !n->quoted;
+}
+
+loc
+node_text_loc(const node *n)
+{
+    loc where = n->where;
+    where.column += n->quoted && !n->block;
+    return where;
+}
+
+const char *
+node_describe(const node *n)
+{
+    if (node_is_null(n)) {
+        return "nothing";
+    }
+    static const char *const words[] = {
+        [NODE_SCALAR] = "text",
+        [NODE_LIST] = "a list",
+        [NODE_MAP] = "a map",
+        [NODE_BAD] = "a faulty value",
+    };
+    return words[n->kind];
+}
+
+const pair *
+node_find(const node *map, const char *key)
+{
+    for (int i = 0; i < map->pairs.count; i++) {
+        if (strcmp(map->pairs.items[i].key, key) == 0) {
+            return &map->pairs.items[i];
+        }
+    }
+    return NULL;
+}

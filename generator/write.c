@@ -1,0 +1,332 @@
+#include "write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "folder.h"
+#include "stamp.h"
+
+/* One update of a folder. Paths are relative to `dir`. */
+typedef struct update {
+    arena *memory;
+    const char *folder; /* for messages */
+    int dir;
+    const outputs *all;
+    digest *digests;        /* [all->files] */
+    const stamp *old, *work; /* of the last run, and of one that was killed */
+    struct stat stamped;    /* of the stamp; zero: none */
+    bool killed;            /* the last run left its list behind, maybe half of it */
+    bool doubtful;          /* a file looks changed after the stamp, and is not */
+    LIST(const output *) changed;
+    LIST(const char *) dropped;
+    buffer stamp, staging; /* the new stamp, and the lines of what is staged */
+} update;
+
+/* ---- what is there ------------------------------------------------------------------------------- */
+
+static bool
+is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* Whether the file is as the stamp says, by its size and by not having changed since. */
+static bool
+is_untouched(int dir, const stamp_entry *e, const struct stat *stamped)
+{
+    struct stat s;
+    return fstatat(dir, e->path, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode) &&
+           s.st_size == e->size && is_before(&s.st_ctim, &stamped->st_ctim);
+}
+
+bool
+write_is_current(const char *folder, const digest *input)
+{
+    char hex[DIGEST_LENGTH + 1];
+    struct stat stamped, working;
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
+        return false;
+    }
+    arena *a = arena_create();
+    const stamp *s = stamp_read(a, arena_print(a, "%s/%s", folder, STAMP_NAME));
+    digest_print(input, hex);
+    bool current = !strcmp(s->input, hex) && fstatat(dir, STAMP_NAME, &stamped, 0) == 0 &&
+                   fstatat(dir, STAMP_WORK, &working, 0) != 0;
+    for (int i = 0; current && i < s->entries.count; i++) {
+        current = is_untouched(dir, &s->entries.items[i], &stamped);
+    }
+    arena_destroy(a);
+    close(dir);
+    return current;
+}
+
+/* Whether the file holds just this. */
+static bool
+holds(int dir, const char *path, const char *content, size_t size)
+{
+    struct stat s;
+    if (fstatat(dir, path, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
+        (size_t)s.st_size != size) {
+        return false;
+    }
+    buffer there = {0};
+    bool same = folder_read(dir, path, &there) && there.size == size &&
+                !memcmp(there.data, content, size);
+    buffer_finish(&there);
+    return same;
+}
+
+static void
+compare_output(update *u, int i)
+{
+    const output *o = &u->all->files.items[i];
+    const char *content = u->all->text.data + o->at;
+    char hex[DIGEST_LENGTH + 1];
+    digest_add(&u->digests[i], content, o->size);
+    digest_print(&u->digests[i], hex);
+    stamp_print_entry(&u->stamp, &u->digests[i], o->size, o->path);
+
+    const stamp_entry *e = u->killed ? NULL : stamp_find(u->old, o->path);
+    if (e && !strcmp(e->digest, hex) && is_untouched(u->dir, e, &u->stamped)) {
+        return;
+    }
+    if (holds(u->dir, o->path, content, o->size)) {
+        u->doubtful = true;
+        return;
+    }
+    *list_push(u->memory, &u->changed) = o;
+    stamp_print_entry(&u->staging, &u->digests[i], o->size, o->path);
+}
+
+/* A file of the stamp that is no output any more goes, if it is still what opgen wrote. */
+static void
+find_dropped(update *u, const stamp *s, const dict *outputs_by_path)
+{
+    for (int i = 0; i < s->entries.count; i++) {
+        const stamp_entry *e = &s->entries.items[i];
+        buffer there = {0};
+        digest d = {0};
+        char hex[DIGEST_LENGTH + 1];
+        if (dict_find(outputs_by_path, e->path) >= 0 || !folder_read(u->dir, e->path, &there)) {
+            continue;
+        }
+        digest_add(&d, there.data, there.size);
+        digest_print(&d, hex);
+        buffer_finish(&there);
+        if (!strcmp(hex, e->digest)) {
+            *list_push(u->memory, &u->dropped) = e->path;
+        } else if (stamp_find(s == u->old ? u->work : u->old, e->path) == NULL) {
+            fprintf(
+                stderr, "opgen: %s/%s: kept, though its op is gone: it was edited\n", u->folder,
+                e->path);
+        }
+    }
+}
+
+static void
+compare(update *u)
+{
+    dict *by_path = dict_create(u->memory);
+    for (int i = 0; i < u->all->files.count; i++) {
+        compare_output(u, i);
+        dict_add(by_path, u->all->files.items[i].path, i);
+    }
+    find_dropped(u, u->old, by_path);
+    find_dropped(u, u->work, by_path);
+}
+
+/* ---- staging and renaming ------------------------------------------------------------------------ */
+
+static const char *
+stage_of(update *u, const char *path)
+{
+    return arena_print(u->memory, "%s.opgen-new", path);
+}
+
+static void
+remove_stages(update *u, const stamp *of)
+{
+    for (int i = 0; i < of->entries.count; i++) {
+        unlinkat(u->dir, stage_of(u, of->entries.items[i].path), 0);
+    }
+}
+
+static bool
+complain(const update *u, const char *path, const char *doing)
+{
+    char full[4096];
+    snprintf(full, sizeof full, "%s/%s", u->folder, path);
+    return file_complain(full, doing);
+}
+
+/* A folder in the place of a file would stop the renames half way: it is found before. */
+static bool
+stage(update *u, const output *o)
+{
+    struct stat s;
+    const char *path = stage_of(u, o->path);
+    if (!folder_make_parents(u->dir, o->path)) {
+        return complain(u, o->path, "its folder cannot be made");
+    }
+    if (fstatat(u->dir, o->path, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode)) {
+        errno = EISDIR;
+        return complain(u, o->path, "cannot be written");
+    }
+    if (!folder_write(u->dir, path, u->all->text.data + o->at, o->size)) {
+        return complain(u, o->path, "cannot be written");
+    }
+    return true;
+}
+
+static bool
+stage_all(update *u)
+{
+    if (!folder_write(u->dir, STAMP_WORK, u->staging.data, u->staging.size)) {
+        return complain(u, STAMP_WORK, "cannot be written");
+    }
+    for (int i = 0; i < u->changed.count; i++) {
+        if (!stage(u, u->changed.items[i])) {
+            return false;
+        }
+    }
+    if (!folder_write(u->dir, STAMP_NAME ".new", u->stamp.data, u->stamp.size)) {
+        return complain(u, STAMP_NAME, "cannot be written");
+    }
+    return true;
+}
+
+static void
+unstage_all(update *u)
+{
+    for (int i = 0; i < u->changed.count; i++) {
+        unlinkat(u->dir, stage_of(u, u->changed.items[i]->path), 0);
+        folder_drop_parents(u->dir, u->changed.items[i]->path);
+    }
+    unlinkat(u->dir, STAMP_NAME ".new", 0);
+    unlinkat(u->dir, STAMP_WORK, 0);
+}
+
+/* A file is trusted to be unchanged if it is older than the stamp: so the clock must have moved on
+   since the last of them. */
+static void
+wait_for_clock(update *u, const char *last)
+{
+    struct stat before, now;
+    if (fstatat(u->dir, last, &before, AT_SYMLINK_NOFOLLOW) != 0) {
+        return;
+    }
+    for (int i = 0; i < 50; i++) {
+        utimensat(u->dir, STAMP_NAME ".new", NULL, 0);
+        if (fstatat(u->dir, STAMP_NAME ".new", &now, 0) != 0 ||
+            is_before(&before.st_ctim, &now.st_ctim)) {
+            return;
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+}
+
+static bool
+publish(update *u)
+{
+    for (int i = 0; i < u->changed.count; i++) {
+        const char *path = u->changed.items[i]->path;
+        if (renameat(u->dir, stage_of(u, path), u->dir, path) != 0) {
+            return complain(u, path, "cannot be replaced");
+        }
+    }
+    for (int i = 0; i < u->dropped.count; i++) {
+        if (unlinkat(u->dir, u->dropped.items[i], 0) != 0 && errno != ENOENT) {
+            return complain(u, u->dropped.items[i], "cannot be removed");
+        }
+        folder_drop_parents(u->dir, u->dropped.items[i]);
+    }
+    if (u->changed.count > 0) {
+        wait_for_clock(u, u->changed.items[u->changed.count - 1]->path);
+    }
+    if (renameat(u->dir, STAMP_NAME ".new", u->dir, STAMP_NAME) != 0) {
+        return complain(u, STAMP_NAME, "cannot be replaced");
+    }
+    unlinkat(u->dir, STAMP_WORK, 0);
+    return true;
+}
+
+/* ---- a whole folder ------------------------------------------------------------------------------ */
+
+static bool
+update_folder(update *u, const digest *input)
+{
+    struct stat working;
+    u->digests = arena_alloc(u->memory, (size_t)(u->all->files.count + 1) * sizeof *u->digests);
+    u->old = stamp_read(u->memory, arena_print(u->memory, "%s/%s", u->folder, STAMP_NAME));
+    u->work = stamp_read(u->memory, arena_print(u->memory, "%s/%s", u->folder, STAMP_WORK));
+    if (fstatat(u->dir, STAMP_NAME, &u->stamped, 0) != 0) {
+        memset(&u->stamped, 0, sizeof u->stamped);
+    }
+    u->killed = fstatat(u->dir, STAMP_WORK, &working, 0) == 0;
+    remove_stages(u, u->work);
+    stamp_print_head(&u->stamp, input);
+    stamp_print_head(&u->staging, input);
+    compare(u);
+    if (!u->changed.count && !u->dropped.count && !u->doubtful && !u->killed &&
+        holds(u->dir, STAMP_NAME, u->stamp.data, u->stamp.size)) {
+        return true;
+    }
+    if (!stage_all(u)) {
+        unstage_all(u);
+        return false;
+    }
+    return publish(u);
+}
+
+/* A folder that is not there is written under another name and renamed once. */
+static bool
+create_folder(update *u, const digest *input)
+{
+    const char *name = u->folder;
+    u->folder = arena_print(u->memory, "%s.opgen-new", name);
+    folder_remove(u->folder);
+    u->dir = folder_create(u->folder);
+    if (u->dir < 0) {
+        return file_complain(name, "cannot be made");
+    }
+    bool good = update_folder(u, input);
+    if (good && rename(u->folder, name) != 0) {
+        good = file_complain(name, "cannot be made");
+    }
+    if (!good) {
+        folder_remove(u->folder);
+    }
+    return good;
+}
+
+bool
+write_outputs(arena *a, const char *folder, const digest *input, const outputs *all)
+{
+    update u = {.memory = a, .folder = folder, .all = all, .dir = -1};
+    int lock = folder_lock(a, folder);
+    bool good;
+    u.dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (u.dir >= 0) {
+        good = update_folder(&u, input);
+    } else if (errno == ENOENT) {
+        good = create_folder(&u, input);
+    } else {
+        good = file_complain(folder, "cannot be opened");
+    }
+    if (u.dir >= 0) {
+        close(u.dir);
+    }
+    if (lock >= 0) {
+        close(lock);
+    }
+    buffer_finish(&u.stamp);
+    buffer_finish(&u.staging);
+    return good;
+}

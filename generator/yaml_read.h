@@ -1,0 +1,14 @@
+/* Strict YAML: UTF-8, one document, maps and lists and scalars in block or flow style. Duplicate
+   keys, anchors, aliases, tags, directives, merge keys and nesting over 16 are faults. */
+#ifndef OPGEN_YAML_READ_H
+#define OPGEN_YAML_READ_H
+
+#include "tree.h"
+
+enum { YAML_DEPTH = 16 };
+
+/* NULL where the text cannot be read on; else a tree, even if some faults were recorded, so that
+   the check can report the others too. */
+node *yaml_read(arena *a, faults *f, const char *text, size_t size);
+
+#endif
