@@ -1,0 +1,24 @@
+@{once ops.mk}
+# Written by opgen from the table; edits are lost. What is to be built, as data; the rules are in
+# $(AICF_INCLUDE)/aicf. `make -f ops.mk` builds the package, and a makefile may include this one; then
+# the target is `aicf`. Set GEN (the folder of this file), B (where the outputs go), AICF_INCLUDE and
+# AICF_RT (the built package aicf_rt); `make` is run where the paths of the kernels start.
+AICF_INCLUDE ?= include
+ifndef AICF_BUILD
+include $(AICF_INCLUDE)/aicf/build.mk
+endif
+
+AICF_PACKAGE := @{table.package|make}
+AICF_TABLE :=
+@{for op in table.ops}
+
+AICF_TABLE += @{op.name|make}
+@{if op.family}
+@{op.name|make}.define := -DAICF_OP=@{op.name|make}
+@{end}
+@{for s in op.sources}
+@{op.name|make}.@{s.backend_name|make} += @{s.src|make}@{if s.arch}:@{s.arch|make}@{end}
+@{end}
+@{end}
+
+include $(AICF_INCLUDE)/aicf/rules.mk

@@ -1,0 +1,1 @@
+@{once python/{package}/py.typed}
