@@ -1,0 +1,242 @@
+/* CUDA as a backend, over the runtime that libaicf carries. Nothing here is called before the first
+   launch, and nothing synchronises but `synchronize`. */
+#include <aicf/backend/cuda.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <cuda_runtime_api.h>
+
+#include "error.h"
+
+enum { MAX_DEVICES = 64 };
+
+/* Compute capabilities, ten times and with one added: 0 is one that was not asked for yet. */
+static _Atomic int archs[MAX_DEVICES];
+
+/* CUDA does not survive a fork. Whether it was used is noted at the first use, and a child then
+   says so without a call. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool forked;
+
+static void
+note_fork(void)
+{
+    forked = true;
+}
+
+static void
+watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, note_fork);
+}
+
+bool
+cuda_is_forked(void)
+{
+    return forked;
+}
+
+/* Calls of ours that fail leave their error on the thread. It is taken off again, as it is
+   reported, unless somebody else's stood there before; one that somebody left is never taken. */
+static cudaError_t
+begin(void)
+{
+    pthread_once(&once, watch_forks);
+    return forked ? cudaErrorInitializationError : cudaPeekAtLastError();
+}
+
+static aicf_status
+end(cudaError_t before, cudaError_t error)
+{
+    if (error == cudaSuccess) {
+        return aicf_ok();
+    }
+    if (before == cudaSuccess) {
+        cudaGetLastError();
+    }
+    return (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, (int32_t)error};
+}
+
+/* Makes `device` current; *previous is what leave puts back, -1 if nothing. */
+static cudaError_t
+enter_device(int32_t device, int32_t *previous)
+{
+    int current;
+    *previous = -1;
+    cudaError_t error = forked ? cudaErrorInitializationError : cudaGetDevice(&current);
+    if (error == cudaSuccess && current != device) {
+        error = cudaSetDevice(device);
+        *previous = error == cudaSuccess ? current : -1;
+    }
+    return error;
+}
+
+static void
+leave_device(int32_t previous)
+{
+    if (previous >= 0) {
+        cudaSetDevice(previous);
+    }
+}
+
+static aicf_status
+enter(aicf_device device, int32_t *previous)
+{
+    cudaError_t before = begin();
+    return end(before, enter_device(device.index, previous));
+}
+
+static const char *
+unusable(void)
+{
+    static _Thread_local char text[400];
+    int count = 0;
+    cudaError_t before = begin();
+    cudaError_t error = forked ? cudaErrorInitializationError : cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count == 0) {
+        error = cudaErrorNoDevice;
+    } else {
+        end(before, error);
+    }
+    if (error == cudaSuccess) {
+        return NULL;
+    }
+    cuda_error_text((int32_t)error, text, sizeof text);
+    return text;
+}
+
+static int
+ask_arch(int device)
+{
+    int major = 0, minor = 0;
+    cudaError_t before = begin();
+    if (forked) {
+        return -1;
+    }
+    cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    }
+    return end(before, error).kind ? -1 : 10 * major + minor;
+}
+
+static int
+arch(aicf_device device)
+{
+    if (device.index < 0 || device.index >= MAX_DEVICES) {
+        return ask_arch(device.index);
+    }
+    int known = atomic_load_explicit(&archs[device.index], memory_order_relaxed);
+    if (known == 0) {
+        known = ask_arch(device.index) + 1;
+        atomic_store_explicit(&archs[device.index], known, memory_order_relaxed);
+    }
+    return known - 1;
+}
+
+static cudaStream_t
+native(aicf_stream stream)
+{
+    return (cudaStream_t)(void *)stream;
+}
+
+static aicf_status
+allocate(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
+{
+    int32_t previous;
+    *memory = NULL;
+    if (bytes == 0) {
+        return aicf_ok();
+    }
+    cudaError_t before = begin();
+    cudaError_t error = enter_device(device.index, &previous);
+    if (error == cudaSuccess) {
+        error = bytes < 0 ? cudaErrorInvalidValue
+                          : cudaMallocAsync(memory, (size_t)bytes, native(stream));
+    }
+    aicf_status status = end(before, error);
+    leave_device(previous);
+    return status;
+}
+
+static aicf_status
+release(aicf_device device, aicf_stream stream, void *memory)
+{
+    int32_t previous;
+    if (!memory) {
+        return aicf_ok();
+    }
+    cudaError_t before = begin();
+    cudaError_t error = enter_device(device.index, &previous);
+    if (error == cudaSuccess) {
+        error = cudaFreeAsync(memory, native(stream));
+    }
+    aicf_status status = end(before, error);
+    leave_device(previous);
+    return status;
+}
+
+/* An event that is destroyed at once: the wait that was queued keeps what it needs. */
+static cudaError_t
+wait_for_event(cudaStream_t stream, cudaStream_t other)
+{
+    cudaEvent_t event;
+    cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    error = cudaEventRecord(event, other);
+    if (error == cudaSuccess) {
+        error = cudaStreamWaitEvent(stream, event, 0);
+    }
+    cudaError_t last = cudaEventDestroy(event);
+    return error == cudaSuccess ? last : error;
+}
+
+static aicf_status
+wait(aicf_device device, aicf_stream stream, aicf_stream other)
+{
+    int32_t previous;
+    if (stream == other) {
+        return aicf_ok();
+    }
+    cudaError_t before = begin();
+    cudaError_t error = enter_device(device.index, &previous);
+    if (error == cudaSuccess) {
+        error = wait_for_event(native(stream), native(other));
+    }
+    aicf_status status = end(before, error);
+    leave_device(previous);
+    return status;
+}
+
+static aicf_status
+synchronize(aicf_device device, aicf_stream stream)
+{
+    int32_t previous;
+    cudaError_t before = begin();
+    cudaError_t error = enter_device(device.index, &previous);
+    if (error == cudaSuccess) {
+        error = cudaStreamSynchronize(native(stream));
+    }
+    aicf_status status = end(before, error);
+    leave_device(previous);
+    return status;
+}
+
+const aicf_backend aicf_backend_cuda = {
+    .size = sizeof(aicf_backend),
+    .version = AICF_BACKEND_VERSION,
+    .name = "cuda",
+    .unusable = unusable,
+    .arch = arch,
+    .enter = enter,
+    .leave = leave_device,
+    .allocate = allocate,
+    .release = release,
+    .wait = wait,
+    .synchronize = synchronize,
+    .error_text = cuda_error_text,
+};

@@ -1,0 +1,365 @@
+/* The text of a status: op and argument, what came, what is allowed. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "param.h"
+#include "text.h"
+
+typedef struct subject {
+    aicf_status status;
+    const aicf_call *call;
+    const aicf_op *op;
+    const aicf_tensor *t; /* the tensor it is about; NULL: none */
+    const aicf_tensor *all;
+} subject;
+
+/* Checks that are about one tensor; of a list, `native` says which, where it means nothing else. */
+static bool
+is_indexed(int check)
+{
+    return check != AICF_CHECK_DEVICE && check != AICF_CHECK_OVERLAP;
+}
+
+static bool
+is_about_tensor(int check)
+{
+    switch ((aicf_check)check) {
+    case AICF_CHECK_NONE:
+    case AICF_CHECK_VALUE:
+    case AICF_CHECK_WHERE:
+    case AICF_CHECK_EXPRESSION:
+    case AICF_CHECK_LIST:
+    case AICF_CHECK_KERNEL: return false;
+    case AICF_CHECK_DTYPE:
+    case AICF_CHECK_RANK:
+    case AICF_CHECK_SHAPE:
+    case AICF_CHECK_DEVICE:
+    case AICF_CHECK_BACKEND:
+    case AICF_CHECK_READ_ONLY:
+    case AICF_CHECK_OVERLAP:
+    case AICF_CHECK_SELF_OVERLAP:
+    case AICF_CHECK_BYTE_ORDER:
+    case AICF_CHECK_ALIGNMENT:
+    case AICF_CHECK_MEMORY:
+    case AICF_CHECK_RANGE:
+    case AICF_CHECK_NEGATIVE:
+    case AICF_CHECK_CONJUGATE:
+    case AICF_CHECK_GRADIENT:
+    case AICF_CHECK_TANGENT:
+    case AICF_CHECK_MASKED:
+    case AICF_CHECK_SCALAR: return true;
+    }
+    return false;
+}
+
+static const aicf_tensor *
+find_tensor(const subject *s)
+{
+    int param = s->status.arg;
+    if (!s->all || param >= s->op->params || !is_about_tensor(s->status.check)) {
+        return NULL;
+    }
+    int count = param_count(s->call, param);
+    bool list = s->op->params_of[param].list >= 0;
+    int index = list && is_indexed(s->status.check) ? s->status.native : 0;
+    return index >= 0 && index < count ? s->all + param_start(s->call, param) + index : NULL;
+}
+
+static void
+put_name(text *out, const subject *s)
+{
+    const aicf_param *param = &s->op->params_of[s->status.arg];
+    text_put(out, "%s", param->name);
+    if (param->list >= 0 && is_indexed(s->status.check)) {
+        text_put(out, "[%d]", s->status.native);
+    }
+}
+
+/* The dtypes that the parameter takes in some variant, each once. */
+static void
+put_dtypes(text *out, const subject *s)
+{
+    const aicf_op *op = s->op;
+    const char *comma = "";
+    for (int v = 0; v < op->variants; v++) {
+        aicf_dtype dtype = op->dtypes[v * op->params + s->status.arg];
+        bool seen = s->call->variant >= 0 && v != s->call->variant;
+        for (int w = 0; w < v && !seen; w++) {
+            seen = s->call->variant < 0 && op->dtypes[w * op->params + s->status.arg] == dtype;
+        }
+        if (!seen && dtype) {
+            text_put(out, "%s", comma);
+            text_dtype(out, dtype);
+            comma = ", ";
+        }
+    }
+}
+
+/* What the tensors before it are: they rule out what it could be else. */
+static void
+put_earlier_dtypes(text *out, const subject *s)
+{
+    const char *before = " with ";
+    for (int p = 0; s->call->variant < 0 && p < s->status.arg; p++) {
+        const aicf_tensor *t = &s->all[param_start(s->call, p)];
+        if (param_count(s->call, p) && !t->absent) {
+            text_put(out, "%s%s ", before, s->op->params_of[p].name);
+            text_dtype(out, t->dtype);
+            before = ", ";
+        }
+    }
+}
+
+static void
+put_dtype_fault(text *out, const subject *s)
+{
+    text_put(out, "its dtype is not taken; allowed: ");
+    put_dtypes(out, s);
+    put_earlier_dtypes(out, s);
+}
+
+static void
+put_shape_fault(text *out, const subject *s)
+{
+    const aicf_op *op = s->op;
+    if (s->status.arg >= op->inputs + op->outs) {
+        return;
+    }
+    text_put(out, "its shape must be %s", op->shapes[s->status.arg].text);
+    const char *before = ", with ";
+    for (int p = 0; s->all && p < op->inputs + op->outs; p++) {
+        const aicf_tensor *t = &s->all[param_start(s->call, p)];
+        bool written = op->params_of[p].role == AICF_OUT;
+        bool shown = p != s->status.arg && !written && param_count(s->call, p) > 0;
+        if (shown && !t->absent && t->rank >= 0 && t->rank <= AICF_MAX_DIMS) {
+            text_put(out, "%s%s: %s = ", before, op->params_of[p].name, op->shapes[p].text);
+            text_sizes(out, t->sizes, t->rank);
+            before = ", ";
+        }
+    }
+}
+
+/* `native` names another parameter. */
+static const char *
+other_name(const subject *s)
+{
+    int other = s->status.native;
+    return other >= 0 && other < s->op->params ? s->op->params_of[other].name : "another tensor";
+}
+
+static void
+put_device_fault(text *out, const subject *s)
+{
+    text_put(out, "all tensors must be on one device; %s is on ", other_name(s));
+    text_device(out, s->call->device);
+}
+
+static void
+put_backend_fault(text *out, const subject *s)
+{
+    text_put(out, "no backend of %s serves its device; there are ", s->op->package);
+    for (int i = 0; i < s->op->backend_count; i++) {
+        const aicf_backend *backend = s->op->backends[i].backend;
+        text_put(out, i ? ", %s" : "%s", backend ? backend->name : "one that is not built");
+    }
+}
+
+static void
+put_bounds(text *out, const aicf_attr *a, bool real)
+{
+    const char *comma = "; allowed: ";
+    if (a->bounded_below) {
+        text_put(out, "%s", comma);
+        real ? text_put(out, "at least %.17g", a->least.real)
+             : text_put(out, "at least %" PRId64, a->least.integer);
+        comma = ", ";
+    }
+    if (a->bounded_above) {
+        text_put(out, "%s", comma);
+        real ? text_put(out, "at most %.17g", a->most.real)
+             : text_put(out, "at most %" PRId64, a->most.integer);
+    }
+}
+
+static void
+put_value_fault(text *out, const subject *s)
+{
+    if (s->status.native < 0 || s->status.native >= s->op->attr_count) {
+        text_put(out, "an attribute is out of range");
+        return;
+    }
+    const aicf_attr *a = &s->op->attrs[s->status.native];
+    const char *value = (const char *)s->call + a->offset;
+    bool axes = a->kind == AICF_ATTR_AXIS || a->kind == AICF_ATTR_AXES;
+
+    text_put(out, "%s ", a->name);
+    if (s->call->refused == s->status.native + 1) {
+        text_put(out, "is out of range");
+    } else if (a->kind == AICF_ATTR_INT || a->kind == AICF_ATTR_AXIS) {
+        text_put(out, "= %" PRId64 " is out of range", *(const int64_t *)(const void *)value);
+    } else if (a->kind == AICF_ATTR_FLOAT) {
+        text_put(out, "= %.17g is out of range", *(const double *)(const void *)value);
+    } else if (a->kind == AICF_ATTR_AXES) {
+        const aicf_ints *ints = (const void *)value;
+        text_put(out, "= ");
+        text_sizes(out, ints->values, ints->count);
+        text_put(out, " is out of range or names an axis twice");
+    } else {
+        text_put(out, "is out of range");
+    }
+    put_bounds(out, a, a->kind == AICF_ATTR_FLOAT);
+    if (axes && s->all && param_count(s->call, a->of)) {
+        int rank = s->all[param_start(s->call, a->of)].rank;
+        text_put(out, "; %s has %d dims", s->op->params_of[a->of].name, rank);
+    }
+}
+
+static void
+put_scalar_fault(text *out, const subject *s)
+{
+    int variant = s->call->variant < 0 ? 0 : s->call->variant;
+    text_put(out, "a scalar is a number or one element of ");
+    text_dtype(out, s->op->dtypes[variant * s->op->params + s->status.arg]);
+    text_put(out, " on ");
+    text_device(out, s->call->device);
+}
+
+static void
+put_where_fault(text *out, const subject *s)
+{
+    bool known = s->status.native >= 0 && s->status.native < s->op->where_count;
+    const aicf_condition *where = known ? &s->op->wheres[s->status.native] : NULL;
+    where ? text_put(out, "%s (%s)", where->message, where->text)
+          : text_put(out, "a condition does not hold");
+}
+
+static void
+put_expression_fault(text *out, const subject *s)
+{
+    bool known = s->status.native >= 0 && s->status.native < s->op->dim_count;
+    text_put(
+        out, "%s cannot be computed: it overflows or divides by zero",
+        known ? s->op->dims[s->status.native].name : "a dim");
+}
+
+/* Why each kernel that could have run does not. */
+static void
+put_kernel_fault(text *out, const subject *s)
+{
+    char line[512];
+    const char *before = ": ";
+    text_put(out, "no kernel fits");
+    for (int i = 0; s->all && i < s->op->kernel_count; i++) {
+        if (s->status.native >= 0 && s->status.native != i) {
+            continue;
+        }
+        bool fits = aicf_call_explain(s->all, s->call, i, line, sizeof line);
+        if (!fits && (s->status.native == i || !strstr(line, ": for "))) {
+            text_put(out, "%s%s", before, line);
+            before = "; ";
+        }
+    }
+}
+
+static void
+put_memory_fault(text *out, const subject *s)
+{
+    text_put(out, s->t && s->t->absent ? "it is required" : "it has elements but no memory");
+}
+
+static void
+put_fault(text *out, const subject *s)
+{
+    switch ((aicf_check)s->status.check) {
+    case AICF_CHECK_NONE: text_put(out, "supported"); return;
+    case AICF_CHECK_DTYPE: put_dtype_fault(out, s); return;
+    case AICF_CHECK_RANK:
+        text_put(out, "dims must be 0 to %d, sizes not negative", AICF_MAX_DIMS);
+        return;
+    case AICF_CHECK_SHAPE: put_shape_fault(out, s); return;
+    case AICF_CHECK_DEVICE: put_device_fault(out, s); return;
+    case AICF_CHECK_BACKEND: put_backend_fault(out, s); return;
+    case AICF_CHECK_READ_ONLY: text_put(out, "it is read-only, and would be written"); return;
+    case AICF_CHECK_OVERLAP:
+        text_put(out, "it is written, and shares memory with %s", other_name(s));
+        return;
+    case AICF_CHECK_SELF_OVERLAP: text_put(out, "its own elements share memory"); return;
+    case AICF_CHECK_BYTE_ORDER: text_put(out, "its byte order is not this machine's"); return;
+    case AICF_CHECK_ALIGNMENT:
+        text_put(out, "its address or a stride is no multiple of the item size");
+        return;
+    case AICF_CHECK_MEMORY: put_memory_fault(out, s); return;
+    case AICF_CHECK_RANGE: text_put(out, "its elements are more than memory can hold"); return;
+    case AICF_CHECK_NEGATIVE: text_put(out, "it is negated lazily: call its resolve_neg()"); return;
+    case AICF_CHECK_CONJUGATE:
+        text_put(out, "it is conjugated lazily: call its resolve_conj()");
+        return;
+    case AICF_CHECK_GRADIENT:
+        text_put(
+            out, "it requires grad, which this call does not record: detach() it, call under "
+                 "no_grad(), or use torch.ops");
+        return;
+    case AICF_CHECK_TANGENT:
+        text_put(out, "it carries a forward-mode tangent, which this call would lose");
+        return;
+    case AICF_CHECK_MASKED: text_put(out, "it is masked, and the mask would be ignored"); return;
+    case AICF_CHECK_VALUE: put_value_fault(out, s); return;
+    case AICF_CHECK_SCALAR: put_scalar_fault(out, s); return;
+    case AICF_CHECK_LIST: text_put(out, "lists that go together must have one length"); return;
+    case AICF_CHECK_WHERE: put_where_fault(out, s); return;
+    case AICF_CHECK_EXPRESSION: put_expression_fault(out, s); return;
+    case AICF_CHECK_KERNEL: put_kernel_fault(out, s); return;
+    }
+}
+
+static void
+put_unsupported(text *out, const subject *s)
+{
+    bool named = s->status.arg < s->op->params &&
+                 (is_about_tensor(s->status.check) || s->status.check == AICF_CHECK_LIST);
+    text_put(out, "%s: ", s->op->name);
+    if (named) {
+        put_name(out, s);
+        text_put(out, ": ");
+    }
+    put_fault(out, s);
+    if (s->t && !s->t->absent) {
+        text_put(out, "; got ");
+        text_tensor(out, s->t);
+    }
+}
+
+static void
+put_backend_error(text *out, const subject *s)
+{
+    char words[400];
+    bool known = s->status.backend < s->op->backend_count;
+    const aicf_backend *backend = known ? s->op->backends[s->status.backend].backend : NULL;
+    bool kernel = s->call->kernel >= 0 && s->call->kernel < s->op->kernel_count;
+
+    text_put(
+        out, "%s: kernel %s on ", s->op->name, kernel ? s->op->kernels[s->call->kernel].id : "?");
+    text_device(out, s->call->device);
+    words[0] = '\0';
+    if (backend && backend->error_text) {
+        backend->error_text(s->status.native, words, sizeof words);
+    }
+    text_put(out, ": %s", words[0] ? words : "the backend failed");
+}
+
+void
+aicf_status_describe(
+    aicf_status status, const aicf_call *call, const aicf_tensor *t, char *buffer, size_t size)
+{
+    text out = text_begin(buffer, size);
+    subject s = {status, call, call->op, NULL, t};
+
+    s.t = find_tensor(&s);
+    switch ((aicf_kind)status.kind) {
+    case AICF_OK: text_put(&out, "%s: ok", s.op->name); break;
+    case AICF_UNSUPPORTED: put_unsupported(&out, &s); break;
+    case AICF_BACKEND_ERROR: put_backend_error(&out, &s); break;
+    case AICF_NO_MEMORY: text_put(&out, "%s: out of host memory", s.op->name); break;
+    case AICF_INTERNAL: text_put(&out, "%s: an internal error of the runtime", s.op->name); break;
+    }
+}

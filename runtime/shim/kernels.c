@@ -1,0 +1,307 @@
+/* Kernels: their registration by nvcc's stubs, and their launches, which only check and record. */
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+/* What nvcc's stubs call; no header of the toolkit that C can read has them. */
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(
+    void **handle, const char *host, char *device, const char *name, int threads, void *tid,
+    void *bid, void *block, void *grid, int *size);
+void __cudaRegisterVar(
+    void **handle, char *host, char *device, const char *name, int external, size_t bytes,
+    int constant, int global);
+char __cudaInitModule(void **handle);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream);
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *symbol);
+cudaError_t __cudaLaunchKernel(
+    cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream);
+
+enum { KERNELS = 8192, DEVICES = 16, NESTED = 8 };
+
+typedef struct kernel {
+    const void *host;
+    const char *name;
+    int shared[DEVICES]; /* what cudaFuncSetAttribute allows */
+} kernel;
+
+typedef struct configuration {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+} configuration;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kernel kernels[KERNELS];
+static int kernel_count;
+static _Thread_local configuration pushed[NESTED];
+static _Thread_local int depth;
+
+/* A module that was unloaded may give its addresses to another: the newest registration counts. */
+static kernel *
+find(const void *host)
+{
+    kernel *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = kernel_count - 1; i >= 0 && !found; i--) {
+        found = kernels[i].host == host ? &kernels[i] : NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static const char *
+name_of(const kernel *k)
+{
+    return k ? k->name : "unregistered";
+}
+
+/* ---- registration
+ * -------------------------------------------------------------------------------- */
+
+void **
+__cudaRegisterFatBinary(void *binary)
+{
+    static void *handle;
+    (void)binary;
+    return &handle;
+}
+
+void
+__cudaRegisterFatBinaryEnd(void **handle)
+{
+    (void)handle;
+}
+
+void
+__cudaUnregisterFatBinary(void **handle)
+{
+    (void)handle;
+}
+
+char
+__cudaInitModule(void **handle)
+{
+    (void)handle;
+    return 1;
+}
+
+void
+__cudaRegisterFunction(
+    void **handle, const char *host, char *device, const char *name, int threads, void *tid,
+    void *bid, void *block, void *grid, int *size)
+{
+    (void)handle, (void)device, (void)threads, (void)tid, (void)bid, (void)block, (void)grid;
+    (void)size;
+    pthread_mutex_lock(&lock);
+    if (kernel_count < KERNELS) {
+        kernels[kernel_count++] = (kernel){.host = host, .name = name};
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+__cudaRegisterVar(
+    void **handle, char *host, char *device, const char *name, int external, size_t bytes,
+    int constant, int global)
+{
+    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes;
+    (void)constant, (void)global;
+}
+
+/* ---- launches
+ * ---------------------------------------------------------------------------------------- */
+
+unsigned
+__cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
+{
+    if (depth == NESTED) {
+        return 1;
+    }
+    pushed[depth++] = (configuration){grid, block, shared, stream};
+    return 0;
+}
+
+cudaError_t
+__cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream)
+{
+    if (depth == 0) {
+        return cudaErrorMissingConfiguration;
+    }
+    configuration c = pushed[--depth];
+    *grid = c.grid;
+    *block = c.block;
+    *shared = c.shared;
+    *(cudaStream_t *)stream = c.stream;
+    return cudaSuccess;
+}
+
+/* A kernel's handle is the address of its stub. */
+cudaError_t
+__cudaGetKernel(cudaKernel_t *handle, const void *symbol)
+{
+    *handle = (cudaKernel_t)(uintptr_t)symbol;
+    return find(symbol) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+}
+
+static bool
+is_legal(dim3 grid, dim3 block)
+{
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    return grid.x && grid.y && grid.z && threads && grid.x <= INT32_MAX && grid.y <= 65535 &&
+           grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
+           threads <= 1024;
+}
+
+static cudaError_t
+check(const kernel *k, configuration c)
+{
+    shim_state now = shim_now();
+    int device = shim_device() < DEVICES ? shim_device() : 0;
+    if (now.driver < CUDART_VERSION / 1000 * 1000) {
+        return cudaErrorInsufficientDriver;
+    }
+    if (!k) {
+        return cudaErrorInvalidDeviceFunction;
+    }
+    if (!is_legal(c.grid, c.block)) {
+        return cudaErrorInvalidConfiguration;
+    }
+    return c.shared > 49152 && c.shared > (size_t)k->shared[device] ? cudaErrorInvalidValue
+                                                                    : cudaSuccess;
+}
+
+static cudaError_t
+launch(const char *call, const void *function, configuration c)
+{
+    kernel *k = find(function);
+    int error = shim_enter(call);
+    error = error ? error : (int)check(k, c);
+    return (cudaError_t)shim_leave(
+        error, call, "kernel=%s grid=%u,%u,%u block=%u,%u,%u smem=%zu stream=%p", name_of(k),
+        c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.shared, (void *)c.stream);
+}
+
+cudaError_t
+__cudaLaunchKernel(
+    cudaKernel_t handle, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
+{
+    (void)args;
+    return launch("cudaLaunchKernel", handle, (configuration){grid, block, shared, stream});
+}
+
+cudaError_t
+cudaLaunchKernel(
+    const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
+{
+    (void)args;
+    return launch(__func__, function, (configuration){grid, block, shared, stream});
+}
+
+cudaError_t
+cudaLaunchCooperativeKernel(
+    const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
+{
+    (void)args;
+    return launch(__func__, function, (configuration){grid, block, shared, stream});
+}
+
+cudaError_t
+cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
+{
+    (void)args;
+    return launch(
+        __func__, function,
+        (configuration){config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                        config->stream});
+}
+
+/* ---- attributes
+ * ---------------------------------------------------------------------------------------- */
+
+cudaError_t
+cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    kernel *k = find(function);
+    int error = shim_enter(__func__);
+    error = !error && !k ? (int)cudaErrorInvalidDeviceFunction : error;
+    if (!error && attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        error = value > 232448 ? (int)cudaErrorInvalidValue : 0;
+        if (!error && shim_device() < DEVICES) {
+            k->shared[shim_device()] = value;
+        }
+    }
+    return (cudaError_t)shim_leave(
+        error, __func__, "kernel=%s attribute=%d value=%d", name_of(k), (int)attribute, value);
+}
+
+cudaError_t
+cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    kernel *k = find(function);
+    int error = shim_enter(__func__);
+    error = !error && !k ? (int)cudaErrorInvalidDeviceFunction : error;
+    memset(attributes, 0, sizeof *attributes);
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->numRegs = 32;
+    attributes->binaryVersion = shim_now().arch;
+    return (cudaError_t)shim_leave(error, __func__, "kernel=%s", name_of(k));
+}
+
+static cudaError_t
+occupancy(const char *call, int *blocks, const void *function, int threads, size_t shared)
+{
+    kernel *k = find(function);
+    int error = shim_enter(call);
+    error = !error && !k ? (int)cudaErrorInvalidDeviceFunction : error;
+    *blocks = threads > 0 ? 2048 / threads : 0;
+    return (cudaError_t)shim_leave(
+        error, call, "kernel=%s threads=%d smem=%zu", name_of(k), threads, shared);
+}
+
+cudaError_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int *blocks, const void *function, int threads, size_t shared)
+{
+    return occupancy(__func__, blocks, function, threads, shared);
+}
+
+cudaError_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, const void *function, int threads, size_t shared, unsigned flags)
+{
+    (void)flags;
+    return occupancy(__func__, blocks, function, threads, shared);
+}
+
+/* ---- the driver
+ * -------------------------------------------------------------------------------------------- */
+
+static int
+driver_call(void)
+{
+    return 0;
+}
+
+cudaError_t
+cudaGetDriverEntryPointByVersion(
+    const char *symbol, void **function, unsigned version, unsigned long long flags,
+    enum cudaDriverEntryPointQueryResult *result)
+{
+    int (*any)(void) = driver_call;
+    int error = shim_enter(__func__);
+    memcpy(function, &any, sizeof any);
+    if (result) {
+        *result = cudaDriverEntryPointSuccess;
+    }
+    return (cudaError_t)shim_leave(
+        error, __func__, "symbol=%s version=%u flags=%llu", symbol, version, flags);
+}

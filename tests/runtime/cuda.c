@@ -1,0 +1,334 @@
+/* The CUDA backend over SHIM: which calls it makes, in which order, on which device, and what is
+   left behind after each. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <aicf/backend/cuda.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "rows.h"
+#include "shim.h"
+
+static const aicf_backend *const cuda = &aicf_backend_cuda;
+static const aicf_device zero = {2, 0}, one = {2, 1};
+static float data[4096];
+static frame f;
+
+static aicf_stream
+stream_at(int number)
+{
+    return (aicf_stream)(uintptr_t)number;
+}
+
+/* The log's lines of calls that do something: no questions about the error or the device. */
+static const char *
+deeds(void)
+{
+    static char kept[8192];
+    kept[0] = '\0';
+    char *log = strdup(shim_log());
+    for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strstr(line, "LastError") && strncmp(line, "cudaGetDevice ", 14)) {
+            strcat(strcat(kept, line), "\n");
+        }
+    }
+    free(log);
+    return kept;
+}
+
+TEST(cuda_enter, "A4")
+{
+    int32_t previous;
+    CHECK_INT(cuda->enter(zero, &previous).kind, AICF_OK);
+    cuda->leave(previous);
+    CHECK_INT(shim_count("cudaSetDevice"), 0);
+    CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+    CHECK_INT(shim_device(), 1);
+    cuda->leave(previous);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(shim_count("cudaSetDevice"), 2);
+    CHECK_INT(cuda->enter((aicf_device){2, 7}, &previous).native, 101);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(test_last_error(), 0);
+    shim_fail("cudaGetDevice", 999, 1);
+    CHECK_INT(cuda->enter(one, &previous).native, 999);
+    CHECK_INT(test_last_error(), 0);
+}
+
+/* Memory, waiting and synchronising happen on the device that they are for; the caller's comes
+   back, also after a failure. */
+TEST(cuda_memory, "A4 S4")
+{
+    void *memory;
+    CHECK_INT(cuda->allocate(one, stream_at(64), 100, &memory).kind, AICF_OK);
+    CHECK(memory);
+    CHECK_TEXT(deeds(), "cudaMallocAsync bytes=100 stream=0x40");
+    CHECK_TEXT(deeds(), "device=1 error=0");
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(shim_live(), 1);
+    CHECK_INT(cuda->release(one, stream_at(64), memory).kind, AICF_OK);
+    CHECK_INT(shim_live(), 0);
+    CHECK_INT(cuda->allocate(one, NULL, 0, &memory).kind, AICF_OK);
+    CHECK(!memory);
+    CHECK_INT(cuda->release(one, NULL, NULL).kind, AICF_OK);
+    CHECK_INT(cuda->allocate(one, NULL, -1, &memory).native, 1);
+    shim_fail("cudaMallocAsync", 2, 1);
+    CHECK_INT(cuda->allocate(one, NULL, 100, &memory).native, 2);
+    CHECK(!memory);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(test_last_error(), 0);
+}
+
+TEST(cuda_wait, "S4")
+{
+    CHECK_INT(cuda->wait(one, stream_at(64), stream_at(64)).kind, AICF_OK);
+    CHECK_INT(strlen(shim_log()), 0);
+    CHECK_INT(cuda->wait(one, stream_at(64), stream_at(80)).kind, AICF_OK);
+    const char *text = deeds();
+    const char *record = strstr(text, "cudaEventRecord"),
+               *wait = strstr(text, "cudaStreamWaitEvent");
+    CHECK(record && wait && record < wait);
+    CHECK_TEXT(record, "stream=0x50 device=1");
+    CHECK_TEXT(wait, "cudaStreamWaitEvent stream=0x40");
+    CHECK_INT(shim_count("cudaEventDestroy"), 1);
+    CHECK_INT(shim_count("cudaStreamSynchronize"), 0);
+    CHECK_INT(shim_device(), 0);
+    shim_fail("cudaStreamWaitEvent", 400, 1);
+    CHECK_INT(cuda->wait(zero, stream_at(64), NULL).native, 400);
+    CHECK_INT(shim_count("cudaEventDestroy"), 2);
+    CHECK_INT(cuda->synchronize(one, stream_at(64)).kind, AICF_OK);
+    CHECK_INT(shim_count("cudaStreamSynchronize"), 1);
+}
+
+/* An error that somebody left is neither swallowed nor reported as ours. */
+TEST(cuda_foreign_errors, "C3")
+{
+    int32_t previous;
+    void *memory;
+    test_leave_error();
+    CHECK_INT(test_last_error(), 9);
+    CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+    CHECK_INT(test_count_up(data, 10, 1, NULL).kind, AICF_OK);
+    cuda->leave(previous);
+    CHECK_INT(cuda->allocate(one, NULL, 8, &memory).kind, AICF_OK);
+    CHECK_INT(cuda->synchronize(one, NULL).kind, AICF_OK);
+    CHECK(!cuda->unusable());
+    CHECK_INT(cuda->arch(one), 90);
+    CHECK_INT(test_last_error(), 9);
+    /* Ours took its place: something still stands there. */
+    shim_fail("cudaMallocAsync", 2, 1);
+    CHECK_INT(cuda->allocate(one, NULL, 8, &memory).native, 2);
+    CHECK(test_last_error());
+}
+
+TEST(cuda_arch, "B19")
+{
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(cuda->arch(one), 90);
+    }
+    CHECK_INT(shim_count("cudaDeviceGetAttribute"), 2);
+    CHECK_INT(cuda->arch((aicf_device){2, 9}), -1);
+    CHECK_INT(cuda->arch((aicf_device){2, -1}), -1);
+    CHECK_INT(cuda->arch((aicf_device){2, 1000}), -1);
+    CHECK_INT(test_last_error(), 0);
+    shim_arch(103);
+    CHECK_INT(cuda->arch(zero), 103);
+}
+
+/* Not known yet is no answer: once the driver is there, the arch is. */
+TEST(cuda_arch_is_asked_again, "C8")
+{
+    shim_driver(0);
+    CHECK_INT(cuda->arch(zero), -1);
+    shim_driver(13000);
+    CHECK_INT(cuda->arch(zero), 90);
+}
+
+TEST(cuda_unusable, "C8 I2")
+{
+    CHECK(!cuda->unusable());
+    shim_driver(0);
+    CHECK_TEXT(cuda->unusable(), "No CUDA driver");
+    shim_driver(12040);
+    CHECK_TEXT(cuda->unusable(), "The driver is for CUDA 12.4, this build needs ");
+    shim_driver(13000);
+    shim_devices(0);
+    CHECK_TEXT(cuda->unusable(), "CUDA_VISIBLE_DEVICES");
+    shim_devices(1);
+    static const struct {
+        int error;
+        const char *words;
+    } others[] = {{3, "could not start"},      {800, "/dev/nvidia"},    {802, "fabricmanager"},
+                  {803, "different versions"}, {804, "forward-compat"}, {999, "did not start"}};
+    for (int i = 0; i < 6; i++) {
+        shim_fail("cudaGetDeviceCount", others[i].error, 1);
+        const char *text = cuda->unusable();
+        CHECK(text);
+        CHECK_TEXT(text, others[i].words);
+        CHECK_INT(test_last_error(), 0);
+    }
+    CHECK(!cuda->unusable()); /* nothing of it was kept */
+}
+
+TEST(cuda_error_texts, "C3 C5 C7")
+{
+    char text[400];
+    static const int sticky[] = {214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719};
+    for (size_t i = 0; i < sizeof sticky / sizeof *sticky; i++) {
+        cuda->error_text(sticky[i], text, sizeof text);
+        CHECK_TEXT(text, "restart the process");
+    }
+    cuda->error_text(209, text, sizeof text);
+    CHECK_TEXT(text, "cudaErrorNoKernelImageForDevice (209): ");
+    CHECK_TEXT(text, "CUDA_ARCHS");
+    shim_driver(12080);
+    cuda->error_text(222, text, sizeof text);
+    CHECK_TEXT(text, "The driver is for CUDA 12.8, the PTX of the kernel is from ");
+    cuda->error_text(123456, text, sizeof text);
+    CHECK_TEXT(text, "(123456)");
+    for (size_t size = 1; size < 100; size++) {
+        memset(text, 'x', sizeof text);
+        cuda->error_text(700, text, size);
+        CHECK(memchr(text, '\0', size));
+        CHECK(text[size] == 'x');
+    }
+}
+
+/* ---- launches
+ * --------------------------------------------------------------------------------------- */
+
+static aicf_status
+launch_count_up(const aicf_call *call)
+{
+    const aicf_view *v = aicf_call_views(call);
+    return test_count_up(v[2].data, ((const row_call *)call)->dims[0], 1, call->stream);
+}
+
+static void
+built(void)
+{
+}
+
+static const aicf_entry entries[] = {{launch_count_up, built}, {NULL, NULL}, {NULL, NULL}};
+static aicf_kernel kernels[6];
+static aicf_op_backend backends[2];
+static aicf_op op;
+
+/* add, on CUDA, with a kernel that is launched. */
+static aicf_status
+prepare_on(int device, int64_t count)
+{
+    op = add_row;
+    memcpy(kernels, add_row.kernels, sizeof kernels);
+    memcpy(backends, add_row.backends, sizeof backends);
+    kernels[2].entries = entries;
+    backends[0].backend = cuda;
+    backends[0].first = 2;
+    op.kernels = kernels;
+    op.backends = backends;
+    frame_begin(&f, &op);
+    f.call.head.stream = stream_at(64);
+    for (int i = 0; i < 3; i++) {
+        f.t[i] = tensor_of(AICF_F32, data + 1000 * i, 1, &count, NULL);
+        f.t[i].device = (aicf_device){2, device};
+    }
+    return frame_prepare(&f, 3);
+}
+
+TEST(cuda_launch, "A4 S1 S8")
+{
+    CHECK_INT(prepare_on(1, 1000).kind, AICF_OK);
+    CHECK_INT(strlen(shim_log()), 0); /* prepare asks CUDA nothing, without archs */
+    shim_capture(true);
+    CHECK_INT(aicf_call_launch(&f.call.head).kind, AICF_OK);
+    CHECK_TEXT(deeds(), "count_up");
+    CHECK_TEXT(deeds(), "grid=4,1,1 block=256,1,1 smem=0 stream=0x40 device=1 error=0");
+    CHECK_INT(shim_count("cudaLaunchKernel"), 1);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(shim_count("cudaSetDevice"), 2);
+}
+
+TEST(cuda_launch_of_nothing, "C1")
+{
+    CHECK_INT(prepare_on(0, 0).kind, AICF_OK);
+    CHECK_INT(aicf_call_launch(&f.call.head).kind, AICF_OK);
+    CHECK_INT(strlen(shim_log()), 0);
+}
+
+TEST(cuda_launch_errors, "C3 A4")
+{
+    static const int codes[] = {1, 2, 9, 98, 209, 700, 701, 719, 900};
+    CHECK_INT(prepare_on(1, 1000).kind, AICF_OK);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        shim_fail("cudaLaunchKernel", codes[i], 1);
+        aicf_status status = aicf_call_launch(&f.call.head);
+        CHECK_INT(status.kind, AICF_BACKEND_ERROR);
+        CHECK_INT(status.native, codes[i]);
+        CHECK_INT(status.backend, 0);
+        CHECK_INT(shim_device(), 0);
+        CHECK_INT(test_last_error(), 0);
+        const char *text = frame_text(&f, status);
+        CHECK_TEXT(text, "add: kernel vec on cuda:1: cudaError");
+    }
+    CHECK_INT(aicf_call_launch(&f.call.head).kind, AICF_OK);
+    shim_fail("cudaSetDevice", 46, 1);
+    CHECK_INT(aicf_call_launch(&f.call.head).native, 46);
+    CHECK_INT(shim_count("cudaLaunchKernel"), (int)(sizeof codes / sizeof *codes) + 1);
+}
+
+/* SHIM refuses the grids that a GPU refuses. */
+TEST(cuda_grids, "C4 C1")
+{
+    CHECK_INT(test_count_up(data, 256, 65535, NULL).kind, AICF_OK);
+    CHECK_INT(test_count_up(data, 256, 65536, NULL).native, 9);
+    CHECK_INT(test_count_up(data, 0, 1, NULL).native, 9);
+    CHECK_INT(test_count_up(data, (INT64_C(1) << 31) * 256 - 256, 1, NULL).kind, AICF_OK);
+}
+
+TEST(cuda_sticky, "C5")
+{
+    CHECK_INT(prepare_on(1, 1000).kind, AICF_OK);
+    shim_break(700);
+    for (int i = 0; i < 3; i++) {
+        aicf_status status = aicf_call_launch(&f.call.head);
+        CHECK_INT(status.native, 700);
+        CHECK_TEXT(frame_text(&f, status), "restart the process");
+    }
+}
+
+/* A child of a process that used CUDA is told so, and calls nothing; one of a process that did not
+   may use it. */
+TEST(cuda_fork, "S9 I6")
+{
+    int32_t previous;
+    void *memory;
+    for (int used = 0; used < 2; used++) {
+        pid_t child = fork();
+        if (child == 0) {
+            shim_reset();
+            char text[400];
+            aicf_status status = cuda->enter(one, &previous);
+            if (!used) {
+                _Exit(status.kind ? 1 : 0);
+            }
+            cuda->error_text(status.native, text, sizeof text);
+            bool quiet = !cuda->allocate(one, NULL, 8, &memory).kind ||
+                         shim_count("cudaMallocAsync") + shim_count("cudaGetDevice") +
+                                 shim_count("cudaSetDevice") + shim_count("cudaGetLastError") ==
+                             0;
+            bool told =
+                status.native == 3 && strstr(text, "spawn") && strstr(cuda->unusable(), "spawn");
+            _Exit(quiet && told && cuda->arch(zero) == -1 ? 0 : 1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+        cuda->leave(previous);
+    }
+}
