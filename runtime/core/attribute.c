@@ -1,0 +1,330 @@
+/* Values of attributes and scalars. A wrong Python type is misuse; a value outside the bounds, or
+   one that the C type cannot hold, is outside the capability: the call notes which attribute it
+   was.
+
+   bool takes True and False alone. int, axis and their lists take whatever has __index__, but no
+   bool; float takes whatever has __float__ or __index__, but no bool. No tensor is a number here:
+   reading one from a device would synchronise. */
+#include "core.h"
+
+static void
+note_refused(aicf_call *call, const aicf_attr *attr)
+{
+    call->refused = (int16_t)(attr - call->op->attrs + 1);
+}
+
+static int
+misuse(const aicf_call *call, const aicf_attr *attr, const char *takes, PyObject *value)
+{
+    return raise_misuse(call->op, attr->name, "takes %s, not %R", takes, value);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static bool
+is_tensor_like(PyObject *value)
+{
+    return !PyLong_Check(value) && !PyFloat_Check(value) &&
+           (PyObject_HasAttrString(value, "__dlpack__") ||
+            PyObject_HasAttrString(value, "__cuda_array_interface__"));
+}
+
+/* 1: read, 0: does not fit 64 bits, -1 with an exception. Requires __index__. */
+static int
+int_read(PyObject *value, int64_t *number)
+{
+    int overflow = 0;
+    PyObject *index = PyNumber_Index(value);
+    if (!index) {
+        return -1;
+    }
+    *number = PyLong_AsLongLongAndOverflow(index, &overflow);
+    Py_DECREF(index);
+    if (*number == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    return overflow == 0;
+}
+
+static bool
+takes_int(PyObject *value)
+{
+    return PyIndex_Check(value) && !PyBool_Check(value) && !is_tensor_like(value);
+}
+
+/* As int_read, for doubles: an int too large for one does not fit. */
+static int
+real_read(PyObject *value, double *number)
+{
+    *number = PyFloat_AsDouble(value);
+    if (*number != -1.0 || !PyErr_Occurred()) {
+        return 1;
+    }
+    if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    return -1;
+}
+
+/* numpy's complex numbers have __float__, which drops half of them. */
+static bool
+takes_real(PyObject *value)
+{
+    return !PyBool_Check(value) && !PyComplex_Check(value) && !is_tensor_like(value) &&
+           !type_is(Py_TYPE(value), "numpy", "complexfloating") &&
+           (PyFloat_Check(value) || PyIndex_Check(value) ||
+            PyObject_HasAttrString((PyObject *)Py_TYPE(value), "__float__"));
+}
+
+static void
+int_bound(aicf_call *call, const aicf_attr *attr, int64_t number)
+{
+    if ((attr->bounded_below && number < attr->least.integer) ||
+        (attr->bounded_above && number > attr->most.integer)) {
+        note_refused(call, attr);
+    }
+}
+
+/* NaN is within no bounds. */
+static void
+real_bound(aicf_call *call, const aicf_attr *attr, double number)
+{
+    if ((attr->bounded_below && !(number >= attr->least.real)) ||
+        (attr->bounded_above && !(number <= attr->most.real))) {
+        note_refused(call, attr);
+    }
+}
+
+/* ---- one kind each --------------------------------------------------------------------------- */
+
+static int
+bool_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    if (!PyBool_Check(value)) {
+        return misuse(call, attr, "True or False", value);
+    }
+    *(bool *)place = value == Py_True;
+    return 0;
+}
+
+static int
+one_int_set(aicf_call *call, const aicf_attr *attr, int64_t *place, PyObject *value)
+{
+    if (!takes_int(value)) {
+        return misuse(call, attr, "an int", value);
+    }
+    int fits = int_read(value, place);
+    if (fits == 0) {
+        note_refused(call, attr);
+    } else if (fits > 0) {
+        int_bound(call, attr, *place);
+    }
+    return fits < 0 ? -1 : 0;
+}
+
+static int
+int_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    return one_int_set(call, attr, place, value);
+}
+
+static int
+real_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    if (!takes_real(value)) {
+        return misuse(call, attr, "a number", value);
+    }
+    int fits = real_read(value, place);
+    if (fits == 0) {
+        note_refused(call, attr);
+    } else if (fits > 0) {
+        real_bound(call, attr, *(double *)place);
+    }
+    return fits < 0 ? -1 : 0;
+}
+
+static int
+enum_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    for (int i = 0; PyUnicode_Check(value) && attr->values[i]; i++) {
+        if (PyUnicode_CompareWithASCIIString(value, attr->values[i]) == 0) {
+            *(int *)place = i;
+            return 0;
+        }
+    }
+    PyObject *words = PyUnicode_FromString("one of");
+    for (int i = 0; words && attr->values[i]; i++) {
+        PyObject *more = PyUnicode_FromFormat("%U%s '%s'", words, i ? "," : "", attr->values[i]);
+        Py_DECREF(words);
+        words = more;
+    }
+    const char *takes = words ? PyUnicode_AsUTF8AndSize(words, NULL) : NULL;
+    int done = takes ? misuse(call, attr, takes, value) : -1;
+    Py_XDECREF(words);
+    return done;
+}
+
+/* The items of a list or tuple, a new reference; NULL with an exception if it is none. */
+static PyObject *
+items_of(const aicf_call *call, const aicf_attr *attr, PyObject *value)
+{
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+        return PySequence_Tuple(value);
+    }
+    misuse(call, attr, "an int or a list of ints", value);
+    return NULL;
+}
+
+static int
+ints_fill(aicf_call *call, const aicf_attr *attr, int64_t *place, PyObject *items, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (one_int_set(call, attr, &place[i], PyTuple_GetItem(items, i)) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+ints_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    int64_t *values = place;
+    if (takes_int(value)) {
+        for (int i = 0; i < attr->size; i++) {
+            if (one_int_set(call, attr, &values[i], value) < 0) {
+                return -1;
+            }
+        }
+        return 0;
+    }
+    PyObject *items = items_of(call, attr, value);
+    if (!items) {
+        return -1;
+    }
+    int done = PyTuple_Size(items) == attr->size
+                   ? ints_fill(call, attr, values, items, attr->size)
+                   : raise_misuse(
+                         call->op, attr->name, "takes %d ints or one for all, not %R",
+                         (int)attr->size, value);
+    Py_DECREF(items);
+    return done;
+}
+
+/* None is all axes. More than a tensor can have dims are never right: prepare refuses them. */
+static int
+axes_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
+{
+    aicf_ints *axes = place;
+    if (value == Py_None) {
+        axes->count = -1;
+        return 0;
+    }
+    if (takes_int(value)) {
+        axes->count = 1;
+        return one_int_set(call, attr, axes->values, value);
+    }
+    PyObject *items = items_of(call, attr, value);
+    if (!items) {
+        return -1;
+    }
+    axes->count = PyTuple_Size(items);
+    if (axes->count > AICF_MAX_DIMS) {
+        axes->count = 0;
+        note_refused(call, attr);
+    }
+    int done = ints_fill(call, attr, axes->values, items, axes->count);
+    Py_DECREF(items);
+    return done;
+}
+
+typedef int attribute_fn(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value);
+
+static attribute_fn *const setters[] = {
+    [AICF_ATTR_BOOL] = bool_set, [AICF_ATTR_INT] = int_set,   [AICF_ATTR_FLOAT] = real_set,
+    [AICF_ATTR_ENUM] = enum_set, [AICF_ATTR_INTS] = ints_set, [AICF_ATTR_AXIS] = int_set,
+    [AICF_ATTR_AXES] = axes_set,
+};
+
+int
+attribute_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
+{
+    return setters[attr->kind](call, attr, (char *)call + attr->offset, value);
+}
+
+/* ---- scalars --------------------------------------------------------------------------------- */
+
+static bool
+is_float(aicf_dtype dtype)
+{
+    return (dtype & 0xff) == 2 || (dtype & 0xff) == 4;
+}
+
+/* Whether some variant's scalar is a bool, another integer, a float. */
+static void
+scalar_kinds(const aicf_op *op, const aicf_attr *attr, bool *boolean, bool *integer, bool *real)
+{
+    for (int v = 0; v < op->variants; v++) {
+        aicf_dtype dtype = op->dtypes[v * op->params + attr->of];
+        *boolean |= dtype == AICF_BOOL;
+        *real |= is_float(dtype);
+        *integer |= dtype != AICF_BOOL && !is_float(dtype);
+    }
+}
+
+/* An int too large for 64 bits may still be a float's. */
+static int
+scalar_set_int(aicf_call *call, const aicf_attr *attr, aicf_scalar *scalar, PyObject *value)
+{
+    int fits = int_read(value, &scalar->host.integer);
+    scalar->dtype = AICF_I64;
+    if (fits == 0) {
+        fits = real_read(value, &scalar->host.real);
+        scalar->dtype = AICF_F64;
+    }
+    if (fits == 0) {
+        note_refused(call, attr);
+    }
+    return fits < 0 ? -1 : 1;
+}
+
+static int
+scalar_set_real(aicf_call *call, const aicf_attr *attr, aicf_scalar *scalar, PyObject *value)
+{
+    int fits = real_read(value, &scalar->host.real);
+    scalar->dtype = AICF_F64;
+    if (fits == 0) {
+        note_refused(call, attr);
+    }
+    return fits < 0 ? -1 : 1;
+}
+
+/* prepare turns the number into the row's dtype: which one it came as is in the scalar's. */
+int
+scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
+{
+    aicf_scalar *scalar = (aicf_scalar *)((char *)call + attr->offset);
+    bool boolean = false, integer = false, real = false;
+
+    scalar_kinds(call->op, attr, &boolean, &integer, &real);
+    if (PyBool_Check(value) && boolean) {
+        *scalar = (aicf_scalar){.dtype = AICF_BOOL, .host = {.integer = value == Py_True}};
+        return 1;
+    }
+    if (takes_int(value) && (integer || real)) {
+        return scalar_set_int(call, attr, scalar, value);
+    }
+    if (takes_real(value) && real) {
+        return scalar_set_real(call, attr, scalar, value);
+    }
+    if (is_tensor_like(value) || PyObject_CheckBuffer(value)) {
+        return 0;
+    }
+    return misuse(
+        call, attr,
+        real      ? "a number or a tensor of one element"
+        : integer ? "an int or a tensor of one element"
+                  : "True, False or a tensor of one element",
+        value);
+}

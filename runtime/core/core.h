@@ -1,0 +1,309 @@
+/* What the files of _core share: the module's state, an op's handle, and the frame of one call.
+
+   The order of a call, in every form: frame_begin sorts the arguments, frame_read (or frame_own)
+   turns them into tensors, the form asks the op, frame_end gives everything back. */
+#ifndef AICF_CORE_H
+#define AICF_CORE_H
+
+#include <aicf/module.h>
+
+#include "dlpack.h"
+
+/* ---- the module's state ---------------------------------------------------------------------- */
+
+/* Names that are looked up in a call, interned once. */
+#define CORE_NAMES(X)            \
+    X(__dlpack__)                \
+    X(__dlpack_device__)         \
+    X(__cuda_array_interface__)  \
+    X(__cuda_stream__)           \
+    X(__dlpack_c_exchange_api__) \
+    X(__torch_dispatch__)        \
+    X(max_version)               \
+    X(stream)                    \
+    X(copy)                      \
+    X(kernel)                    \
+    X(dtype)                     \
+    X(requires_grad)             \
+    X(is_neg)                    \
+    X(detach)                    \
+    X(shape)                     \
+    X(typestr)                   \
+    X(data)                      \
+    X(strides)                   \
+    X(mask)                      \
+    X(version)
+
+typedef enum core_name {
+#define CORE_NAME_ENUM(name) NAME_##name,
+    CORE_NAMES(CORE_NAME_ENUM)
+#undef CORE_NAME_ENUM
+        NAME_COUNT
+} core_name;
+
+enum { SOURCE_BUCKETS = 64 };
+
+typedef struct source source;
+
+typedef struct core_state {
+    PyObject *unsupported;   /* aicf_rt.Unsupported */
+    PyObject *backend_error; /* aicf_rt.CudaError */
+    PyTypeObject *call_type;
+    PyTypeObject *tensor_type;
+    PyObject *names[NAME_COUNT];
+    PyThread_type_lock lock; /* of `sources`; no Python runs under it */
+    source *sources[SOURCE_BUCKETS];
+    int numpy_layout; /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
+    bool sync;        /* AICF_DEBUG=sync */
+} core_state;
+
+/* Of aicf_rt._core as it is imported now; NULL with an exception set. A new reference to the module
+   comes with it. */
+core_state *core_import(PyObject **module);
+
+/* ---- type records (source.c) ----------------------------------------------------------------- */
+
+typedef enum framework {
+    FRAMEWORK_NONE,
+    FRAMEWORK_OWN, /* aicf_rt.Tensor */
+    FRAMEWORK_TORCH,
+    FRAMEWORK_NUMPY,
+    FRAMEWORK_JAX,
+    FRAMEWORK_CUPY
+} framework;
+
+/* How tensors of one type are read, and whose they are. Learned once; does not change while the
+   type lives, and is not freed while the state lives: whoever holds an object of the type may use
+   it. It holds its type weakly, and serves another type when that one is gone. */
+struct source {
+    PyTypeObject *type;                      /* NULL: gone */
+    int (*read)(void *object, void *tensor); /* runs no Python; NULL: ask the protocols */
+    const dl_exchange *exchange;             /* NULL: none, or not to be trusted */
+    uint8_t framework;
+    uint8_t refused; /* aicf_check: no tensor of the type is taken */
+    bool linked;     /* into its bucket */
+    source *next;
+    PyObject *weak;
+};
+
+/* NULL with an exception set. May run Python. */
+const source *source_find(core_state *core, PyObject *object);
+/* Whether `type` is a class of a module, or derives from it. False where nobody imported the
+ * module. */
+bool type_is(PyTypeObject *type, const char *module_name, const char *class_name);
+void sources_finish(core_state *core);
+int sources_traverse(core_state *core, visitproc visit, void *arg);
+
+/* ---- an op opened by a module (handle.c) ----------------------------------------------------- */
+
+struct aicf_handle {
+    int64_t references; /* the module's, and one a bound call */
+    const aicf_op *op;
+    PyObject *module; /* _core: keeps `core` */
+    core_state *core;
+    PyObject **names;       /* of parameters, then of attributes; interned */
+    const source **sources; /* [params]: the type seen there last */
+    PyObject *result;       /* the NamedTuple of several outs, made at its first use */
+    size_t room;            /* bytes of a frame's arrays where there are no lists */
+    uint64_t warm;          /* kernels that were launched before, by kernel_bit */
+    int16_t free_type;      /* which part of a suffix `dtype=` says, -1: none */
+    bool plain_call;        /* nothing but tensors is asked for: they may stand as they came */
+    bool optional_outs;     /* every out is optional */
+};
+
+aicf_handle *handle_open(PyObject *module, const aicf_op *op);
+void handle_close(aicf_handle *handle);
+aicf_handle *handle_share(aicf_handle *handle);
+
+/* ---- the frame of one call (frame.c) --------------------------------------------------------- */
+
+typedef enum form {
+    FORM_TYPED,   /* outs positional, all there */
+    FORM_COMPUTE, /* outs by name: a tensor, True to ask for it, or left out */
+    FORM_EXPLAIN, /* as typed, but outs may be left out */
+    FORM_SET      /* all by name, any of them */
+} form;
+
+enum { SEEN_FAST = 1, SEEN_SLOW = 2, SEEN_ASKED = 4 };
+
+typedef struct frame {
+    aicf_handle *handle;
+    const aicf_op *op;
+    core_state *core;
+    aicf_call *call;
+    PyObject **slots;         /* one a parameter, borrowed; NULL: not given */
+    PyObject *const *objects; /* one a tensor, borrowed; NULL or None: absent */
+    aicf_tensor *t;
+    uint8_t *seen;      /* how a tensor was read */
+    int16_t *param_of;  /* NULL: tensor i is of parameter i */
+    int count;          /* tensors */
+    PyObject *lists;    /* tuples of the lists, owned; NULL: none */
+    void *heap;         /* of the arrays, where there are lists */
+    PyObject **made;    /* outs that were allocated, owned, [outs]; NULL: none */
+    uint64_t given;     /* attributes */
+    uint64_t wanted;    /* outs that were asked for or given */
+    bool holds;        /* tensors may own something */
+    bool computes;      /* outs that are missing are not misuse */
+    int16_t dtype_part; /* a variant whose free type is the one that dtype= says */
+    bool stream_found;  /* `call->stream` holds */
+    aicf_stream stream; /* where the producers' work was ordered to */
+    aicf_stream after;  /* a stream that the launch waits for */
+    bool waits;
+    aicf_status status; /* of the arguments themselves: lists of different lengths */
+} frame;
+
+static inline int
+frame_param(const frame *f, int tensor)
+{
+    return f->param_of ? f->param_of[tensor] : tensor;
+}
+
+static inline const source *
+tensor_source(const aicf_tensor *t)
+{
+    return (const source *)t->source;
+}
+
+/* An empty frame in `room`, which has handle->room bytes aligned to 16: its call is not set. */
+void frame_init(frame *f, aicf_handle *handle, void *room, form kind);
+/* Takes the lists in the slots apart. The arrays are of the heap then; the options sorted so far
+   move there. */
+int frame_grow(frame *f);
+/* Sorts the arguments. 0, or -1 with an exception set and nothing held. */
+int frame_begin(
+    frame *f, aicf_handle *handle, void *room, int variant, form kind, PyObject *const *args,
+    Py_ssize_t nargs, PyObject *kwnames);
+/* Turns all objects into tensors: borrowed where the type allows it, valid until Python runs again.
+   On -1 nothing of the tensors is held. */
+int frame_read(frame *f, bool refuse_gradients);
+/* Reads one tensor so that it owns its memory. Requires seen[i] = 0. */
+int frame_own_one(frame *f, int tensor);
+/* Gives back what the tensors own; they are absent then. */
+void frame_drop(frame *f);
+void frame_end(frame *f);
+/* variant.c: the variant, where dtype= or a given out says it, and f->status where a tensor was
+   refused by its reader. Requires the tensors. */
+void variant_choose(frame *f);
+const char *suffix_part(const char *suffix, int part, size_t *length);
+
+#define FRAME_ROOM(handle) _Alignas(16) char room[(handle)->room]
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* arguments.c: fills f->slots and the options of f->call. */
+int arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* attribute.c: a value into its place in the call. */
+int attribute_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
+/* A number for a scalar. 1: set, 0: it is a tensor, -1 with an exception. */
+int scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
+/* options.c: stream=, kernel=, dtype= */
+int option_stream(frame *f, PyObject *value);
+int option_kernel(frame *f, PyObject *value);
+int option_dtype(frame *f, PyObject *value);
+/* The table's name of a dtype in anybody's spelling, NULL if it is none. */
+const char *dtype_word(PyObject *value);
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+/* What a protocol answered. */
+typedef enum answer {
+    ANSWER_FAILED = -1, /* an exception that is the caller's */
+    ANSWER_TAKEN,
+    ANSWER_NONE,   /* the object does not speak it */
+    ANSWER_REFUSED /* an exception that lets the next protocol try */
+} answer;
+
+/* protocol.c: asks one protocol after the other; the tensor owns what it shows. On -1 nothing is
+   held. Runs Python. */
+int protocol_read(frame *f, int tensor);
+/* As reading, and the memory lives until release, whatever becomes of the object. Runs Python. */
+int protocol_own(frame *f, int tensor);
+/* dlpack.c. Of the exception that is set: AttributeError of a look-up is cleared and means that
+   there is none; BufferError and TypeError of a call refuse the protocol, all else is the caller's.
+ */
+bool attribute_missing(void);
+answer call_refused(void);
+answer dlpack_read(frame *f, int tensor);
+void dlpack_take(dl_managed *managed, aicf_tensor *t);
+/* interface.c: __cuda_array_interface__ */
+answer interface_read(frame *f, int tensor);
+/* buffer.c */
+answer buffer_read(PyObject *object, aicf_tensor *t);
+/* Whom a tensor holds through its buffer, for garbage collection; NULL: nobody. Borrowed. */
+PyObject *buffer_exporter(const aicf_tensor *t);
+/* numpy.c */
+bool numpy_proved(core_state *core, PyObject *numpy);
+int numpy_read(void *object, void *tensor);
+
+/* torch.c: what torch keeps beside the memory. Runs Python. */
+bool torch_may_be_negative(const aicf_tensor *t);
+int torch_ask_negative(const core_state *core, PyObject *object, aicf_tensor *t);
+/* Sets t->refused where autograd would miss what is done to the tensor. */
+int torch_ask_gradient(const core_state *core, PyObject *object, uint8_t *refused);
+int torch_written(PyObject *object);
+
+/* An empty aicf_tensor that only says why it is refused. */
+void tensor_refuse(aicf_tensor *t, aicf_check check);
+/* Room for `rank` sizes and strides: in the tensor itself, or owned by it where it owns nothing
+   else; `owner` and its release are then called with that room. NULL with an exception. */
+int64_t *tensor_room(aicf_tensor *t, int rank);
+static inline void
+tensor_release(aicf_tensor *t)
+{
+    if (t->release) {
+        void (*release)(void *) = t->release;
+        t->release = NULL;
+        release(t->owner);
+    }
+}
+
+/* ---- outs (allocate.c) ----------------------------------------------------------------------- */
+
+/* A new object for an out, by the framework of `like` (NULL: none). */
+PyObject *allocate_out(frame *f, const source *like, aicf_inferred *out);
+/* What the caller gets for it once it is written: jax's arrays are made then. Steals `object`. */
+PyObject *allocate_finish(const source *like, PyObject *object);
+
+/* ---- the launch (launch.c) ------------------------------------------------------------------- */
+
+/* Launches a call that is nobody else's: its stream and workspace are set. `exchange`: the tensors'
+   framework, NULL: none. */
+aicf_status launch(aicf_handle *handle, aicf_call *call, const dl_exchange *exchange);
+/* The same for the call of a frame, after what its producers have queued. */
+aicf_status frame_launch(frame *f);
+const aicf_backend *backend_of_call(const aicf_call *call);
+const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
+/* The framework that says which stream is current: of the first tensor that has one. */
+const dl_exchange *exchange_of_tensors(const aicf_tensor *t, int count);
+/* The stream that producers order their work to; found once a frame. */
+aicf_stream frame_stream(frame *f, aicf_device device);
+
+/* ---- refusals (raise.c) ---------------------------------------------------------------------- */
+
+/* The exception of a status that is not ok; always NULL. `t` may be NULL for backend errors. */
+PyObject *
+raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status);
+/* "add: b: ..." as a TypeError; -1. */
+int raise_misuse(const aicf_op *op, const char *name, const char *format, ...);
+
+/* ---- forms (forms.c, bound.c, tensor.c) ------------------------------------------------------ */
+
+PyObject *form_attempt(
+    aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *
+form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *
+form_explain(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *
+form_bind(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *bound_run(PyObject *module, PyObject *calls);
+extern PyType_Spec bound_spec;
+
+extern PyType_Spec tensor_spec;
+PyObject *tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *tensor_new(
+    core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
+    const int64_t *sizes, const int64_t *strides);
+int tensor_read(void *object, void *tensor);
+
+#endif

@@ -1,0 +1,228 @@
+/* The launch: which stream, whose workspace, without the GIL where it takes long. */
+#include "core.h"
+
+/* What takes 50 us lets others run: an elementwise kernel moves this many bytes in that time,
+   others compute more a byte. */
+enum { LONG_BYTES = 512 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
+
+/* ---- backends -------------------------------------------------------------------------------- */
+
+const aicf_backend *
+backend_of_call(const aicf_call *call)
+{
+    const aicf_op *op = call->op;
+    return op->backends[op->kernels[call->kernel].backend].backend;
+}
+
+const aicf_backend *
+backend_of_device(const aicf_op *op, int32_t type)
+{
+    for (int b = 0; b < op->backend_count; b++) {
+        for (const int32_t *device = op->backends[b].devices; *device; device++) {
+            if (*device == type) {
+                return op->backends[b].backend;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+const dl_exchange *
+exchange_of_tensors(const aicf_tensor *t, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const source *s = t[i].absent ? NULL : tensor_source(&t[i]);
+        if (s && s->exchange && s->exchange->stream) {
+            return s->exchange;
+        }
+    }
+    return NULL;
+}
+
+/* The legacy default stream, as producers know it. */
+#define DEFAULT_STREAM ((aicf_stream)(uintptr_t)1)
+
+/* The framework's current stream on the device, or the default where nobody says. */
+static aicf_stream
+current_stream(const dl_exchange *exchange, aicf_device device)
+{
+    void *stream = NULL;
+    if (exchange && exchange->stream(device.type, device.index, &stream) != 0) {
+        PyErr_Clear();
+        stream = NULL;
+    }
+    return stream ? stream : DEFAULT_STREAM;
+}
+
+aicf_stream
+frame_stream(frame *f, aicf_device device)
+{
+    if (f->call->stream_given) {
+        return f->call->stream;
+    }
+    if (!f->stream_found) {
+        const dl_exchange *exchange = NULL;
+        for (int i = 0; i < f->count && !exchange; i++) {
+            bool fast = f->seen[i] & SEEN_FAST && !f->t[i].absent;
+            const source *s = fast ? tensor_source(&f->t[i]) : NULL;
+            exchange = s && s->exchange && s->exchange->stream ? s->exchange : NULL;
+        }
+        f->stream = current_stream(exchange, device);
+        f->stream_found = true;
+    }
+    return f->stream;
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* A kernel's first launch loads its code, which may take seconds. */
+static bool
+is_first(aicf_handle *handle, const aicf_call *call)
+{
+    uint64_t bit = UINT64_C(1) << ((call->kernel * handle->op->variants + call->variant) % 64);
+    return !(__atomic_fetch_or(&handle->warm, bit, __ATOMIC_RELAXED) & bit);
+}
+
+static bool
+is_long(aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+{
+    if (!backend->host) {
+        return is_first(handle, call);
+    }
+    return call->work >= (call->op->elementwise ? LONG_BYTES : LONG_BYTES_COMPUTED);
+}
+
+static aicf_status
+launch_alone(aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+{
+    aicf_status status;
+    if (!is_long(handle, call, backend)) {
+        return aicf_call_launch(call);
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    status = aicf_call_launch(call);
+    Py_END_ALLOW_THREADS;
+    return status;
+}
+
+/* AICF_DEBUG=sync: what fails is then reported by the call that did it. */
+static aicf_status
+synchronize(const aicf_call *call, const aicf_backend *backend)
+{
+    aicf_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = backend->synchronize(call->device, call->stream);
+    Py_END_ALLOW_THREADS;
+    status.backend = call->op->kernels[call->kernel].backend;
+    return status;
+}
+
+static aicf_status
+launch_kernel(aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+{
+    aicf_status status = launch_alone(handle, call, backend);
+    if (status.kind == AICF_OK && handle->core->sync && backend->synchronize) {
+        status = synchronize(call, backend);
+    }
+    return status;
+}
+
+/* ---- the workspace --------------------------------------------------------------------------- */
+
+static void
+ignore(void *context, const char *kind, const char *message)
+{
+    (void)context, (void)kind, (void)message;
+}
+
+/* From the framework's own allocator, given back after the launch: it is ordered by the framework's
+   current stream, which therefore has to be the launch's. */
+static dl_managed *
+framework_memory(const aicf_call *call, const dl_exchange *exchange)
+{
+    int64_t bytes = call->workspace_size;
+    dl_tensor prototype = {.device = call->device, .rank = 1, .dtype = AICF_U8, .sizes = &bytes};
+    dl_managed *managed = NULL;
+    if (!exchange || !exchange->allocate ||
+        call->stream != current_stream(exchange, call->device) ||
+        exchange->allocate(&prototype, &managed, NULL, ignore) != 0) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return managed;
+}
+
+static aicf_status
+with_backend_memory(aicf_handle *handle, aicf_call *call, const aicf_backend *backend)
+{
+    if (!backend->allocate) {
+        return (aicf_status){.kind = AICF_NO_MEMORY};
+    }
+    aicf_status status =
+        backend->allocate(call->device, call->stream, call->workspace_size, &call->workspace);
+    if (status.kind == AICF_OK) {
+        status = launch_kernel(handle, call, backend);
+        aicf_status released = backend->release(call->device, call->stream, call->workspace);
+        status = status.kind ? status : released;
+    }
+    status.backend = call->op->kernels[call->kernel].backend;
+    return status;
+}
+
+static aicf_status
+with_workspace(
+    aicf_handle *handle, aicf_call *call, const aicf_backend *backend, const dl_exchange *exchange)
+{
+    dl_managed *managed = backend->host ? NULL : framework_memory(call, exchange);
+    if (!managed) {
+        return with_backend_memory(handle, call, backend);
+    }
+    call->workspace = managed->tensor.data;
+    aicf_status status = launch_kernel(handle, call, backend);
+    if (managed->deleter) {
+        managed->deleter(managed);
+    }
+    return status;
+}
+
+aicf_status
+launch(aicf_handle *handle, aicf_call *call, const dl_exchange *exchange)
+{
+    if (!call->launch) {
+        return aicf_ok();
+    }
+    const aicf_backend *backend = backend_of_call(call);
+    if (!backend->host && !call->stream_given) {
+        call->stream = current_stream(exchange, call->device);
+    }
+    return call->workspace_size ? with_workspace(handle, call, backend, exchange)
+                                : launch_kernel(handle, call, backend);
+}
+
+aicf_status
+frame_launch(frame *f)
+{
+    aicf_call *call = f->call;
+    if (!call->launch) {
+        return aicf_ok();
+    }
+    const aicf_backend *backend = backend_of_call(call);
+    if (backend->host) {
+        bool brief = call->work < LONG_BYTES_COMPUTED && !call->workspace_size && !f->core->sync;
+        return brief ? aicf_call_launch(call) : launch(f->handle, call, NULL);
+    }
+    if (f->stream_found && !call->stream_given) {
+        call->stream = f->stream;
+        call->stream_given = true;
+    }
+    if (f->waits && backend->wait) {
+        aicf_status status = backend->wait(call->device, call->stream, f->after);
+        if (status.kind) {
+            status.backend = call->op->kernels[call->kernel].backend;
+            return status;
+        }
+    }
+    return launch(f->handle, call, exchange_of_tensors(f->t, f->count));
+}

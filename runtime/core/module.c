@@ -1,0 +1,199 @@
+/* aicf_rt._core: the types, the exceptions, and the table that generated modules call through. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const aicf_core table = {
+    .size = sizeof table,
+    .version = AICF_CORE_VERSION,
+    .open = handle_open,
+    .close = handle_close,
+    .attempt = form_attempt,
+    .compute = form_compute,
+    .bind = form_bind,
+    .explain = form_explain,
+};
+
+static PyObject *
+class_defaults(const char *const *names)
+{
+    PyObject *defaults = PyDict_New();
+    for (int i = 0; defaults && names[i]; i++) {
+        if (PyDict_SetItemString(defaults, names[i], Py_None) < 0) {
+            Py_CLEAR(defaults);
+        }
+    }
+    return defaults;
+}
+
+static PyObject *
+exception_new(const char *name, const char *doc, PyObject *bases, const char *const *attributes)
+{
+    PyObject *defaults = bases ? class_defaults(attributes) : NULL;
+    PyObject *class = defaults ? PyErr_NewExceptionWithDoc(name, doc, bases, defaults) : NULL;
+    Py_XDECREF(defaults);
+    return class;
+}
+
+static int
+add_exceptions(PyObject *module, core_state *state)
+{
+    PyObject *both = PyTuple_Pack(2, PyExc_TypeError, PyExc_ValueError);
+    state->unsupported = exception_new(
+        "aicf_rt.Unsupported",
+        "A call outside what the op can do: nothing was written, nothing launched. `op` and `arg` "
+        "name what it is about.",
+        both, (const char *const[]){"op", "arg", NULL});
+    state->backend_error = exception_new(
+        "aicf_rt.CudaError",
+        "A backend failed. `op` and `kernel` say where, `code` and `name` are the backend's own.",
+        PyExc_RuntimeError, (const char *const[]){"op", "kernel", "code", "name", NULL});
+    Py_XDECREF(both);
+    if (!state->unsupported || !state->backend_error ||
+        PyModule_AddObjectRef(module, "Unsupported", state->unsupported) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "CudaError", state->backend_error);
+}
+
+static int
+add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
+{
+    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *type ? PyModule_AddType(module, *type) : -1;
+}
+
+static int
+intern_names(core_state *state)
+{
+    static const char *const names[] = {
+#define CORE_NAME_TEXT(name) #name,
+        CORE_NAMES(CORE_NAME_TEXT)
+#undef CORE_NAME_TEXT
+    };
+    for (int i = 0; i < NAME_COUNT; i++) {
+        state->names[i] = PyUnicode_InternFromString(names[i]);
+        if (!state->names[i]) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+module_exec(PyObject *module)
+{
+    core_state *state = PyModule_GetState(module);
+    const char *debug = getenv("AICF_DEBUG");
+
+    state->sync = debug && strstr(debug, "sync");
+    state->lock = PyThread_allocate_lock();
+    if (!state->lock) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (intern_names(state) < 0 || add_exceptions(module, state) < 0 ||
+        add_type(module, &bound_spec, &state->call_type) < 0 ||
+        add_type(module, &tensor_spec, &state->tensor_type) < 0 ||
+        PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
+        return -1;
+    }
+    PyObject *capsule = PyCapsule_New((void *)(uintptr_t)&table, AICF_CORE_CAPSULE, NULL);
+    int added = PyModule_AddObjectRef(module, "_table", capsule);
+    Py_XDECREF(capsule);
+    return added;
+}
+
+static int
+module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    core_state *state = PyModule_GetState(module);
+    Py_VISIT(state->unsupported);
+    Py_VISIT(state->backend_error);
+    Py_VISIT((PyObject *)state->call_type);
+    Py_VISIT((PyObject *)state->tensor_type);
+    return sources_traverse(state, visit, arg);
+}
+
+static int
+module_clear(PyObject *module)
+{
+    core_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->unsupported);
+    Py_CLEAR(state->backend_error);
+    Py_CLEAR(state->call_type);
+    Py_CLEAR(state->tensor_type);
+    return 0;
+}
+
+static void
+module_free(void *module)
+{
+    core_state *state = PyModule_GetState((PyObject *)module);
+    module_clear((PyObject *)module);
+    sources_finish(state);
+    for (int i = 0; i < NAME_COUNT; i++) {
+        Py_CLEAR(state->names[i]);
+    }
+    if (state->lock) {
+        PyThread_free_lock(state->lock);
+        state->lock = NULL;
+    }
+}
+
+static PyMethodDef methods[] = {
+    {"run", bound_run, METH_O,
+     "run($module, calls, /)\n--\n\nLaunches bound calls one after another."},
+    {"empty", (PyCFunction)(void (*)(void))tensor_empty, METH_VARARGS | METH_KEYWORDS,
+     "empty($module, shape, dtype, device='cpu', *, stream=None)\n--\n\n"
+     "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "
+     "a "
+     "framework's own,\n`device` is 'cpu', 'cuda' or 'cuda:1'."},
+    {NULL, NULL, 0, NULL},
+};
+
+enum { SLOT_INTERPRETERS = 3 };
+
+/* By the interpreter that runs, not the one that was compiled for: the stable interface of 3.11 has
+   no names for the slots of later ones. */
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)module_exec},
+    {0, NULL},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "aicf_rt._core",
+    .m_doc = "The runtime that every generated module shares.",
+    .m_size = sizeof(core_state),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+core_state *
+core_import(PyObject **module)
+{
+    *module = PyImport_ImportModule("aicf_rt._core");
+    if (*module && PyModule_Check(*module) && PyModule_GetDef(*module) == &definition) {
+        return PyModule_GetState(*module);
+    }
+    if (*module) {
+        PyErr_SetString(PyExc_ImportError, "aicf_rt._core is another module than the one loaded");
+        Py_CLEAR(*module);
+    }
+    return NULL;
+}
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    if (Py_Version >= 0x030c0000) { /* one interpreter alone */
+        slots[1] = (PyModuleDef_Slot){SLOT_INTERPRETERS, NULL};
+    }
+    return PyModuleDef_Init(&definition);
+}

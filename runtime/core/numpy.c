@@ -1,0 +1,143 @@
+/* numpy's ndarray read as a structure. Its layout is part of numpy's binary interface; it is proved
+   against the buffer protocol once, on an array of our own, and only exactly numpy.ndarray is read
+   so. */
+#include "core.h"
+
+#include <string.h>
+
+typedef struct ndarray_dtype {
+    PyObject_HEAD PyTypeObject *scalar;
+    char kind, type, byteorder, flags;
+    int number;
+} ndarray_dtype;
+
+typedef struct ndarray {
+    PyObject_HEAD char *data;
+    int rank;
+    intptr_t *sizes;
+    intptr_t *strides; /* in bytes */
+    PyObject *base;
+    ndarray_dtype *dtype;
+    int flags;
+} ndarray;
+
+enum { ROW_MAJOR = 0x1, ALIGNED = 0x100, WRITEABLE = 0x400 };
+
+/* numpy's type numbers of long, unsigned long and their long long twins: the same size here. */
+enum { NUMBER_LONG = 7, NUMBER_LONGLONG = 9, NUMBERS = 24 };
+
+/* By numpy's type numbers; 0 is a dtype that the table does not have. */
+static aicf_dtype
+dtype_of_number(int number)
+{
+#define BY_NUMBER(id, name, code, bits, ctype, numpy, typestr, format) \
+    [(numpy) < 0 ? NUMBERS : (numpy)] = AICF_DTYPE(code, bits),
+    static const aicf_dtype dtypes[NUMBERS + 1] = {
+        AICF_DTYPES(BY_NUMBER)[NUMBER_LONGLONG] = AICF_I64};
+#undef BY_NUMBER
+    return number >= 0 && number < NUMBERS ? dtypes[number] : 0;
+}
+
+/* True if the structure says of `object` what its buffer says. */
+static bool
+layout_holds(PyObject *object)
+{
+    const ndarray *array = (const ndarray *)object;
+    Py_buffer view;
+    if (PyObject_GetBuffer(object, &view, PyBUF_RECORDS_RO) < 0) {
+        return false;
+    }
+    size_t bytes = (size_t)view.ndim * sizeof(intptr_t);
+    bool same = array->data == view.buf && array->rank == view.ndim &&
+                memcmp(array->sizes, view.shape, bytes) == 0 &&
+                memcmp(array->strides, view.strides, bytes) == 0 && array->flags & WRITEABLE &&
+                array->flags & ALIGNED && !(array->flags & ROW_MAJOR) &&
+                array->dtype->number == 11 && array->dtype->byteorder == '=';
+    PyBuffer_Release(&view);
+    return same;
+}
+
+/* Every other column of a small array: strides of its own, an address that is not the base's. */
+static PyObject *
+sample(PyObject *numpy)
+{
+    PyObject *array = PyObject_CallMethod(numpy, "zeros", "((ii)s)", 3, 5, "f4");
+    PyObject *slice = PySlice_New(NULL, NULL, NULL);
+    PyObject *one = PyLong_FromLong(1), *two = PyLong_FromLong(2);
+    PyObject *columns = one && two ? PySlice_New(one, NULL, two) : NULL;
+    PyObject *index = slice && columns ? PyTuple_Pack(2, slice, columns) : NULL;
+    PyObject *view = array && index ? PyObject_GetItem(array, index) : NULL;
+    Py_XDECREF(array);
+    Py_XDECREF(slice);
+    Py_XDECREF(one);
+    Py_XDECREF(two);
+    Py_XDECREF(columns);
+    Py_XDECREF(index);
+    return view;
+}
+
+bool
+numpy_proved(core_state *core, PyObject *numpy)
+{
+    if (core->numpy_layout == 0) {
+        PyObject *array = sample(numpy);
+        core->numpy_layout = array && layout_holds(array) ? 1 : -1;
+        Py_XDECREF(array);
+        PyErr_Clear();
+    }
+    return core->numpy_layout > 0;
+}
+
+static void
+array_release(void *owner)
+{
+    PyMem_Free(owner);
+}
+
+/* In elements: in the tensor itself, or for high ranks in memory that it owns. */
+static uint8_t
+strides_in_elements(const ndarray *array, aicf_tensor *t)
+{
+    int64_t *strides = t->local;
+    int shift = __builtin_ctz((unsigned)aicf_dtype_size(t->dtype));
+    if (array->rank > 2 * AICF_MAX_RANK) {
+        strides = PyMem_Malloc(sizeof *strides * (size_t)array->rank);
+        if (!strides) {
+            return AICF_CHECK_RANK;
+        }
+        t->owner = strides;
+        t->release = array_release;
+    }
+    for (int i = 0; i < array->rank; i++) {
+        if (array->strides[i] & ((1 << shift) - 1) && array->sizes[i] > 1) {
+            return AICF_CHECK_ALIGNMENT;
+        }
+        strides[i] = array->strides[i] >> shift;
+    }
+    t->strides = strides;
+    return 0;
+}
+
+int
+numpy_read(void *object, void *tensor)
+{
+    const ndarray *array = object;
+    aicf_tensor *t = tensor;
+
+    t->data = array->data;
+    t->device = (aicf_device){DL_CPU, 0};
+    t->rank = array->rank;
+    t->dtype = dtype_of_number(array->dtype->number);
+    t->sizes = (const int64_t *)array->sizes;
+    t->strides = NULL;
+    t->byte_offset = 0;
+    t->read_only = !(array->flags & WRITEABLE);
+    if (array->dtype->byteorder == '>') {
+        t->refused = AICF_CHECK_BYTE_ORDER;
+    } else if (!(array->flags & ALIGNED)) {
+        t->refused = AICF_CHECK_ALIGNMENT;
+    } else if (t->dtype && !(array->flags & ROW_MAJOR)) {
+        t->refused = strides_in_elements(array, t);
+    }
+    return 0;
+}

@@ -1,0 +1,167 @@
+/* The options of every call: stream=, kernel=, dtype=. */
+#include "core.h"
+
+#include <string.h>
+
+/* ---- stream= --------------------------------------------------------------------------------- */
+
+/* A handle as CUDA counts them: 0 is the legacy default stream, which producers know as 1. */
+static int
+stream_of_int(frame *f, PyObject *value)
+{
+    if (PyBool_Check(value) || !PyLong_Check(value)) {
+        return raise_misuse(
+            f->op, "stream", "is neither an int nor an object with __cuda_stream__");
+    }
+    uint64_t handle = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return raise_misuse(
+            f->op, "stream",
+            "cannot be %R: it is a handle, 1 the default and 2 the per-thread stream", value);
+    }
+    f->call->stream = (aicf_stream)(uintptr_t)(handle ? handle : 1);
+    f->call->stream_given = true;
+    return 0;
+}
+
+/* The protocol: a tuple (version, handle). */
+static PyObject *
+handle_of_object(frame *f, PyObject *method)
+{
+    PyObject *pair = PyObject_CallNoArgs(method);
+    if (!pair) {
+        return NULL;
+    }
+    PyObject *handle = NULL;
+    if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && PyLong_Check(PyTuple_GetItem(pair, 0)) &&
+        PyLong_AsLong(PyTuple_GetItem(pair, 0)) == 0) {
+        handle = Py_NewRef(PyTuple_GetItem(pair, 1));
+    } else {
+        PyErr_Clear();
+        raise_misuse(f->op, "stream", "answers __cuda_stream__ with %R, not (0, handle)", pair);
+    }
+    Py_DECREF(pair);
+    return handle;
+}
+
+/* Frameworks' older stream objects keep the handle in an attribute. */
+static PyObject *
+handle_of_attribute(PyObject *value)
+{
+    static const char *const attributes[] = {"cuda_stream", "ptr"};
+    for (int i = 0; i < 2; i++) {
+        PyObject *handle = PyObject_GetAttrString(value, attributes[i]);
+        if (handle || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            return handle;
+        }
+        PyErr_Clear();
+    }
+    return NULL;
+}
+
+int
+option_stream(frame *f, PyObject *value)
+{
+    if (value == Py_None) {
+        f->call->stream = NULL;
+        f->call->stream_given = false;
+        return 0;
+    }
+    if (PyLong_Check(value)) {
+        return stream_of_int(f, value);
+    }
+    PyObject *method = PyObject_GetAttr(value, f->core->names[NAME___cuda_stream__]);
+    if (!method && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    PyObject *handle = method ? handle_of_object(f, method) : handle_of_attribute(value);
+    Py_XDECREF(method);
+    if (!handle && PyErr_Occurred()) {
+        return -1;
+    }
+    int done = stream_of_int(f, handle ? handle : Py_None);
+    Py_XDECREF(handle);
+    return done;
+}
+
+/* ---- kernel= --------------------------------------------------------------------------------- */
+
+int
+option_kernel(frame *f, PyObject *value)
+{
+    const aicf_op *op = f->op;
+    f->call->demanded = -1;
+    if (value == Py_None) {
+        return 0;
+    }
+    for (int i = 0; PyUnicode_Check(value) && i < op->kernel_count; i++) {
+        if (PyUnicode_CompareWithASCIIString(value, op->kernels[i].id) == 0) {
+            f->call->demanded = (int16_t)i;
+            return 0;
+        }
+    }
+    return raise_misuse(op, "kernel", "cannot be %R: there is no such kernel", value);
+}
+
+/* ---- dtype= ---------------------------------------------------------------------------------- */
+
+typedef struct dtype_name {
+    const char *name, *known_as;
+} dtype_name;
+
+static const dtype_name dtype_names[] = {
+    {"bool", "bool"},   {"i8", "int8"},     {"u8", "uint8"},    {"i16", "int16"},
+    {"i32", "int32"},   {"i64", "int64"},   {"f16", "float16"}, {"bf16", "bfloat16"},
+    {"f32", "float32"}, {"f64", "float64"},
+};
+
+/* "f32", "float32", torch.float32, numpy.float32, numpy.dtype("float32"): the last word. */
+static PyObject *
+dtype_text(PyObject *value)
+{
+    if (PyUnicode_Check(value)) {
+        return Py_NewRef(value);
+    }
+    return PyType_Check(value) ? PyType_GetName((PyTypeObject *)value) : PyObject_Str(value);
+}
+
+const char *
+dtype_word(PyObject *value)
+{
+    PyObject *text = dtype_text(value);
+    const char *word = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const char *dot = word ? strrchr(word, '.') : NULL;
+    const char *found = NULL;
+    word = dot ? dot + 1 : word;
+    for (size_t i = 0; word && i < sizeof dtype_names / sizeof *dtype_names; i++) {
+        if (strcmp(word, dtype_names[i].name) == 0 || strcmp(word, dtype_names[i].known_as) == 0) {
+            found = dtype_names[i].name;
+        }
+    }
+    Py_XDECREF(text);
+    return found;
+}
+
+int
+option_dtype(frame *f, PyObject *value)
+{
+    if (value == Py_None) {
+        return 0;
+    }
+    const char *word = dtype_word(value);
+    size_t length = word ? strlen(word) : 0;
+    for (int v = 0; word && v < f->op->variants; v++) {
+        size_t part_length;
+        const char *part = suffix_part(f->op->suffixes[v], f->handle->free_type, &part_length);
+        if (part_length == length && strncmp(part, word, length) == 0) {
+            f->dtype_part = (int16_t)v;
+            return 0;
+        }
+    }
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    return raise_misuse(f->op, "dtype", "cannot be %R", value);
+}

@@ -1,0 +1,263 @@
+/* Type records: how tensors of one type are read, learned at the first object of it. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- questions to a type --------------------------------------------------------------------- */
+
+/* The attribute, NULL if there is none; *failed if asking raised anything but AttributeError. */
+static PyObject *
+type_attribute(PyTypeObject *type, PyObject *name, bool *failed)
+{
+    PyObject *value = PyObject_GetAttr((PyObject *)type, name);
+    if (!value) {
+        *failed |= !PyErr_ExceptionMatches(PyExc_AttributeError);
+        if (!*failed) {
+            PyErr_Clear();
+        }
+    }
+    return value;
+}
+
+static const dl_exchange *
+exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
+{
+    PyObject *capsule = type_attribute(type, core->names[NAME___dlpack_c_exchange_api__], failed);
+    const dl_exchange *api = NULL;
+    if (capsule && PyCapsule_IsValid(capsule, DL_CAPSULE_EXCHANGE)) {
+        api = PyCapsule_GetPointer(capsule, DL_CAPSULE_EXCHANGE);
+    }
+    Py_XDECREF(capsule);
+    while (api && api->version.major != DL_MAJOR) {
+        api = api->older;
+    }
+    return api && api->borrow ? api : NULL;
+}
+
+/* No object of a module's classes can be met before somebody imported it. */
+bool
+type_is(PyTypeObject *type, const char *module_name, const char *class_name)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *module = PyDict_GetItemString(modules, module_name);
+    PyObject *class = module ? PyObject_GetAttrString(module, class_name) : NULL;
+    if (!class) {
+        PyErr_Clear();
+        return false;
+    }
+    bool is = PyType_Check(class) && PyType_IsSubtype(type, (PyTypeObject *)class);
+    Py_DECREF(class);
+    return is;
+}
+
+static bool
+type_from(PyTypeObject *type, const char *prefix)
+{
+    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+    const char *text =
+        module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
+    bool from = text && strncmp(text, prefix, strlen(prefix)) == 0;
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return from;
+}
+
+static framework
+framework_of(const core_state *core, PyTypeObject *type)
+{
+    return type == core->tensor_type           ? FRAMEWORK_OWN
+           : type_is(type, "torch", "Tensor")  ? FRAMEWORK_TORCH
+           : type_is(type, "numpy", "ndarray") ? FRAMEWORK_NUMPY
+           : type_is(type, "cupy", "ndarray")  ? FRAMEWORK_CUPY
+           : type_from(type, "jax")            ? FRAMEWORK_JAX
+                                               : FRAMEWORK_NONE;
+}
+
+/* A subclass with its own dispatch (FakeTensor) inherits the exchange API, and has no memory for it
+   to show, or one that must not be read past its back. torch.Tensor's own is a built-in stub. */
+static bool
+dispatches(const core_state *core, PyTypeObject *type, bool *failed)
+{
+    PyObject *own = type_attribute(type, core->names[NAME___torch_dispatch__], failed);
+    bool overrides = own && !PyCFunction_Check(own);
+    Py_XDECREF(own);
+    return overrides;
+}
+
+static bool
+is_masked(PyTypeObject *type)
+{
+    return type_is(type, "numpy.ma", "MaskedArray");
+}
+
+static void
+choose_reader(core_state *core, source *s)
+{
+    PyObject *numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+    if (s->framework == FRAMEWORK_OWN) {
+        s->read = tensor_read;
+    } else if (s->exchange) {
+        s->read = s->exchange->borrow;
+    } else if (s->framework == FRAMEWORK_NUMPY) {
+        PyObject *exact = PyObject_GetAttrString(numpy, "ndarray");
+        bool same = exact == (PyObject *)s->type;
+        Py_XDECREF(exact);
+        PyErr_Clear();
+        s->read = same && numpy_proved(core, numpy) ? numpy_read : NULL;
+    }
+}
+
+/* Fills a record that nobody else sees yet. */
+static int
+source_learn(core_state *core, source *s, PyTypeObject *type)
+{
+    bool failed = false;
+    s->type = type;
+    s->framework = (uint8_t)framework_of(core, type);
+    s->exchange = exchange_find(core, type, &failed);
+    if (!failed && s->framework == FRAMEWORK_TORCH && dispatches(core, type, &failed)) {
+        s->refused = AICF_CHECK_MEMORY;
+        s->exchange = NULL;
+    } else if (s->framework == FRAMEWORK_NUMPY && is_masked(type)) {
+        s->refused = AICF_CHECK_MASKED;
+    } else if (!failed) {
+        choose_reader(core, s);
+    }
+    return failed ? -1 : 0;
+}
+
+/* ---- the end of a type ----------------------------------------------------------------------- */
+
+/* Called when the type dies: its address may come back as another type. */
+static PyObject *
+source_forget(PyObject *capsule, PyObject *weak)
+{
+    (void)weak;
+    source *s = PyCapsule_GetPointer(capsule, "source");
+    if (s) {
+        __atomic_store_n(&s->type, NULL, __ATOMIC_RELEASE);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef forget_method = {"forget", source_forget, METH_O, NULL};
+
+static PyObject *
+weak_reference(source *s, PyTypeObject *type)
+{
+    PyObject *capsule = PyCapsule_New(s, "source", NULL);
+    PyObject *forget = capsule ? PyCFunction_NewEx(&forget_method, capsule, NULL) : NULL;
+    PyObject *weak = forget ? PyWeakref_NewRef((PyObject *)type, forget) : NULL;
+    Py_XDECREF(capsule);
+    Py_XDECREF(forget);
+    return weak;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* The type of a record that is being filled. */
+#define CLAIMED ((PyTypeObject *)1)
+
+static source **
+bucket_of(core_state *core, const PyTypeObject *type)
+{
+    return &core->sources[((uintptr_t)type >> 5) % SOURCE_BUCKETS];
+}
+
+static source *
+bucket_find(source **bucket, const PyTypeObject *type)
+{
+    for (source *s = __atomic_load_n(bucket, __ATOMIC_ACQUIRE); s; s = s->next) {
+        if (__atomic_load_n(&s->type, __ATOMIC_ACQUIRE) == type) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* A record of a type that is gone, or a new one; nobody finds it before it is published. */
+static source *
+source_claim(core_state *core, source **bucket)
+{
+    PyThread_acquire_lock(core->lock, WAIT_LOCK);
+    source *s = bucket_find(bucket, NULL);
+    if (s) {
+        s->type = CLAIMED;
+    }
+    PyThread_release_lock(core->lock);
+    return s ? s : calloc(1, sizeof *s);
+}
+
+/* Publishes a claimed record, or gives it back where another thread, or the questions themselves,
+   were faster: then that one counts. */
+static const source *
+source_publish(core_state *core, source **bucket, source *s, PyTypeObject *type)
+{
+    PyThread_acquire_lock(core->lock, WAIT_LOCK);
+    source *known = bucket_find(bucket, type);
+    if (!s->linked) {
+        s->linked = true;
+        s->next = *bucket;
+        s->type = CLAIMED;
+        __atomic_store_n(bucket, s, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&s->type, known ? NULL : type, __ATOMIC_RELEASE);
+    PyThread_release_lock(core->lock);
+    return known ? known : s;
+}
+
+const source *
+source_find(core_state *core, PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    source **bucket = bucket_of(core, type), fresh = {0};
+    const source *known = bucket_find(bucket, type);
+    if (known) {
+        return known;
+    }
+    if (source_learn(core, &fresh, type) < 0) {
+        return NULL;
+    }
+    source *s = source_claim(core, bucket);
+    PyObject *weak = s ? weak_reference(s, type) : PyErr_NoMemory();
+    if (!weak) {
+        type = NULL; /* the record goes back, dead */
+    }
+    PyObject *old = NULL;
+    if (s) {
+        old = s->weak;
+        s->read = fresh.read;
+        s->exchange = fresh.exchange;
+        s->framework = fresh.framework;
+        s->refused = fresh.refused;
+        s->weak = weak;
+        known = source_publish(core, bucket, s, type);
+    }
+    Py_XDECREF(old);
+    return weak ? known : NULL;
+}
+
+int
+sources_traverse(core_state *core, visitproc visit, void *arg)
+{
+    for (int i = 0; i < SOURCE_BUCKETS; i++) {
+        for (source *s = core->sources[i]; s; s = s->next) {
+            Py_VISIT(s->weak);
+        }
+    }
+    return 0;
+}
+
+void
+sources_finish(core_state *core)
+{
+    for (int i = 0; i < SOURCE_BUCKETS; i++) {
+        while (core->sources[i]) {
+            source *s = core->sources[i];
+            core->sources[i] = s->next;
+            Py_XDECREF(s->weak);
+            free(s);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+"""The part in C that all generated modules share."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, SupportsIndex, final
+
+INTERFACE: Final[int]
+"""The number of the interface that generated modules are built for."""
+
+class Unsupported(TypeError, ValueError):
+    """A call outside what the op can do: nothing was written, nothing launched."""
+
+    op: str | None
+    arg: str | None
+    """The argument that it is about, None where it is about several."""
+
+class CudaError(RuntimeError):
+    """A backend failed."""
+
+    op: str | None
+    kernel: str | None
+    code: int | None
+    """The backend's own number of the error."""
+    name: str | None
+    """The backend's own name of the error."""
+
+@final
+class Tensor:
+    """Row-major memory of its own on the host or a device. numpy.asarray takes one in host memory, every
+    from_dlpack any."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+    @property
+    def dtype(self) -> str:
+        """As in the capability table: "f32"."""
+    @property
+    def device(self) -> str:
+        """ "cpu", or as "cuda:0"."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Of a tensor on cuda; its stream is the one that the memory was taken on."""
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: Literal[False] | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Call:
+    """An op bound to its tensors: checked once, then only launched. It keeps their memory alive; a
+    tensor that is resized or given other memory leaves the call on the old one."""
+
+    def __call__(self) -> None:
+        """Launches. Raises CudaError if that fails."""
+    def set(self, **arguments: Any) -> None:
+        """Puts other tensors, attributes or options in their places. Checks all that depends on them;
+        raises as `bind` does, and the call is then as it was."""
+
+def run(calls: list[Call] | tuple[Call, ...], /) -> None:
+    """Launches calls one after another. The first that fails raises; those before it were launched."""
+
+def empty(
+    shape: SupportsIndex | Sequence[SupportsIndex],
+    dtype: object,
+    device: object = "cpu",
+    *,
+    stream: int | None = None,
+) -> Tensor:
+    """A new tensor with undefined elements. `dtype` is a name as in the table ("f32", "float32") or a
+    framework's own, `device` is "cpu", "cuda", "cuda:1" or what prints so. On cuda the memory is taken,
+    and later given back, in the order of `stream`, the default stream if None."""

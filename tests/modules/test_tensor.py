@@ -1,0 +1,255 @@
+"""aicf_rt.Tensor: memory of our own, exported in every way."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modules.conftest import BUILT
+from modules.fake_producer import Versioned, capsule_pointer
+
+NAMES = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4",
+         "i64": "i8", "bool": "?"}  # fmt: skip
+
+
+@pytest.mark.promise("T11")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (2, 3, 4)])
+def test_numpy_takes_it(rt: Any, name: str, shape: tuple[int, ...]) -> None:
+    x = rt.empty(shape, name)
+    assert (x.shape, x.dtype, x.device) == (shape, name, "cpu")
+    for array in (np.asarray(x), np.from_dlpack(x)):
+        assert array.shape == shape
+        assert array.dtype == np.dtype(NAMES[name])
+    np.asarray(x)[...] = 1
+    assert (np.from_dlpack(x) == 1).all()
+    assert np.asarray(x).ctypes.data % 64 == 0
+    assert np.asarray(x).strides == np.empty(shape, NAMES[name]).strides or 0 in shape
+
+
+@pytest.mark.guests("torch")
+def test_torch_takes_it(rt: Any, add: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = rt.empty((2, 3), torch.bfloat16)
+    t = torch.from_dlpack(x)
+    t.fill_(2)
+    assert add.add_bf16(x, t, x) is True
+    assert (t == 4).all()
+    assert t.dtype == torch.bfloat16
+    del x
+    gc.collect()
+    assert (t == 4).all()
+    assert rt.empty(3, torch.float32, torch.device("cpu")).device == "cpu"
+
+
+def test_ops_take_it(rt: Any, add: Any) -> None:
+    x, y, out = (rt.empty(4, "f32") for _ in range(3))
+    np.asarray(x)[:] = [1, 2, 3, 4]
+    np.asarray(y)[:] = 10
+    assert add.add_f32(x, y, out) is True
+    assert np.asarray(out).tolist() == [11, 12, 13, 14]
+    call = add.bind(x, y, out)
+    del y
+    gc.collect()
+    np.asarray(out)[:] = 0
+    call()
+    assert np.asarray(out).tolist() == [11, 12, 13, 14]
+
+
+def test_an_out_that_numpy_has_no_word_for(rt: Any) -> None:
+    """bf16 by buffers alone: no array of numpy can hold it."""
+    add = __import__("aicf_cuda.add").add
+    x = rt.empty(4, "bf16")
+    made = add.add(x, x)
+    assert isinstance(made, rt.Tensor)
+    assert made.dtype == "bf16"
+
+
+def test_what_is_refused(rt: Any) -> None:
+    for args in ((4, "f3"), (4, None), (4, np.complex64), (4, "f32", "gpu"), (4, "f32", "cuda:x"),
+                 (4, "f32", "cuda:-1"), ("4", "f32"), (4.0, "f32"), ((2, "3"), "f32")):  # fmt: skip
+        with pytest.raises(TypeError):
+            rt.empty(*args)
+    for shape in (-1, (2, -1), (1,) * 65, (2**40, 2**40), (2**62,)):
+        with pytest.raises((ValueError, MemoryError)):
+            rt.empty(shape, "f32")
+    with pytest.raises(OverflowError):
+        rt.empty(2**70, "f32")
+    with pytest.raises(MemoryError):
+        rt.empty(2**50, "u8")
+    with pytest.raises(TypeError):
+        rt.Tensor()
+    for stream in (True, "1", 1.5):
+        with pytest.raises(TypeError, match="stream"):
+            rt.empty(4, "f32", stream=stream)
+
+
+@pytest.mark.promise("I2")
+def test_cuda_without_a_driver_says_so(rt: Any) -> None:
+    from conftest import gpu_count
+
+    if gpu_count():
+        assert rt.empty(4, "f32", "cuda").device == "cuda:0"
+    else:
+        with pytest.raises((rt.CudaError, MemoryError)):
+            rt.empty(4, "f32", "cuda")
+
+
+@pytest.mark.promise("T10")
+def test_keywords_of_the_export(rt: Any) -> None:
+    x = rt.empty((2, 3), "f32")
+    assert x.__dlpack_device__() == (1, 0)
+    assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(1, 0)))
+    assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(2, 0), copy=False))
+    for legacy in ({}, {"max_version": None}, {"max_version": (0, 8)}, {"dl_device": (1, 0)}):
+        assert '"dltensor"' in repr(x.__dlpack__(**legacy))
+    for refused in ({"copy": True}, {"dl_device": (2, 0)}, {"stream": 1}, {"stream": 0}):
+        with pytest.raises(BufferError):
+            x.__dlpack__(**refused)
+    for misuse in (
+        {"max_version": 1},
+        {"dl_device": "cpu"},
+        {"what": 1},
+        {"max_version": ("1", 0)},
+    ):
+        with pytest.raises(TypeError):
+            x.__dlpack__(**misuse)
+    with pytest.raises(AttributeError):
+        x.__cuda_array_interface__
+    capsule = x.__dlpack__(max_version=(1, 3))
+    assert Versioned.from_address(capsule_pointer(capsule)).major == 1
+
+
+def test_the_buffer(rt: Any) -> None:
+    x = rt.empty((2, 3), "i32")
+    view = memoryview(x)
+    assert (view.format, view.itemsize, view.shape, view.strides) == ("i", 4, (2, 3), (12, 4))
+    assert not view.readonly
+    assert view.c_contiguous
+    assert bytes(x) == view.tobytes()
+    with pytest.raises(BufferError, match="bf16"):
+        memoryview(rt.empty(3, "bf16"))
+    assert repr(x) == "<aicf_rt.Tensor i32 (2, 3) on cpu>"
+    assert x.strides == (3, 1)
+
+
+def memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.promise("T7")
+def test_capsules_that_nobody_takes(rt: Any) -> None:
+    x = rt.empty(1 << 18, "f32")
+    np.asarray(x)[:] = 1
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            x.__dlpack__(max_version=(1, 3))
+            x.__dlpack__()
+        for _ in range(times // 200):
+            y = rt.empty(1 << 18, "f32")
+            np.asarray(y)[:] = 1
+            y.__dlpack__()
+
+    run(2000)
+    before = memory()
+    run(100_000)
+    assert memory() - before < 4_000_000
+    references = sys.getrefcount(x)
+    array = np.from_dlpack(x)
+    assert sys.getrefcount(x) == references
+    del array
+
+
+def take(x: Any) -> tuple[int, Callable[[], None]]:
+    """Takes the managed tensor out of a capsule, as another framework does: it is ours to delete."""
+    capsule = x.__dlpack__(max_version=(1, 3))
+    address = capsule_pointer(capsule)
+    rename = ctypes.pythonapi.PyCapsule_SetName
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    rename(capsule, USED)
+    deleter = Versioned.from_address(address).deleter
+    return address, lambda: deleter(address)
+
+
+USED = b"used_dltensor_versioned"
+
+
+@pytest.mark.promise("T8")
+def test_a_deleter_on_any_thread(rt: Any) -> None:
+    """Without the GIL: ctypes releases it around the call. The memory lives until the last export."""
+    deletes = []
+    for _ in range(8):
+        x = rt.empty(1000, "f32")
+        np.asarray(x)[:] = 3
+        address, delete = take(x)
+        del x
+        gc.collect()
+        data = Versioned.from_address(address).tensor.data
+        assert (ctypes.c_float * 1000).from_address(data)[999] == 3
+        deletes.append(delete)
+    threads = [threading.Thread(target=delete) for delete in deletes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.promise("T8")
+def test_a_deleter_with_an_exception_set(rt: Any) -> None:
+    _, delete = take(rt.empty(10, "f32"))
+    try:
+        raise RuntimeError("mine")
+    except RuntimeError as fault:
+        delete()
+        assert str(fault) == "mine"
+
+
+@pytest.mark.promise("T8")
+def test_a_deleter_after_the_interpreter(tmp_path: Path) -> None:
+    """A program embeds Python, keeps an export, ends Python, and deletes it then."""
+    source = tmp_path / "embed.c"
+    source.write_text(r"""
+#include <Python.h>
+struct managed { unsigned version[2]; void *context; void (*deleter)(struct managed *); };
+int main(void)
+{
+    Py_Initialize();
+    PyRun_SimpleString("import aicf_rt\nc = aicf_rt.empty(1000, 'f32').__dlpack__(max_version=(1, 3))");
+    PyObject *main = PyImport_AddModule("__main__");
+    PyObject *capsule = PyObject_GetAttrString(main, "c");
+    if (!capsule) { PyErr_Print(); return 2; }
+    struct managed *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    PyCapsule_SetName(capsule, "used_dltensor_versioned");
+    Py_DECREF(capsule);
+    Py_FinalizeEx();
+    m->deleter(m);
+    puts("deleted");
+    return 0;
+}
+""")
+    paths, variables = sysconfig.get_paths(), sysconfig.get_config_vars()
+    library = f"-lpython{variables['LDVERSION']}"
+    where = variables["LIBDIR"]
+    program = tmp_path / "embed"
+    linked = subprocess.run(
+        ["gcc", str(source), "-o", str(program), f"-I{paths['include']}", f"-L{where}", library,
+         "-Wl,-rpath," + where, "-Wl,-export-dynamic", "-ldl", "-lm", "-lpthread", "-lutil"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert linked.returncode == 0, linked.stderr
+    run = subprocess.run(
+        [str(program)], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(BUILT), "PYTHONHOME": sys.base_prefix},
+    )  # fmt: skip
+    assert run.stdout.strip() == "deleted", (run.returncode, run.stdout, run.stderr)

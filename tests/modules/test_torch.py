@@ -1,0 +1,316 @@
+"""torch's tensors: what they hide beside their memory, and tensors that have none."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.guests("torch")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.promise("T2", "T3", "T18")
+def test_layouts(add: Any) -> None:
+    grid = torch.randn(4, 6, 8)
+    views = [
+        grid, grid.mT, grid[1:, 2:, 3:], grid[::2, 1::2, ::4], grid.permute(2, 0, 1), grid[0, 0, 0],
+        grid[:, :1].expand(4, 5, 8), grid[:0], grid.view(-1)[1:], grid.reshape(1, 24, 1, 8).mT,
+    ]  # fmt: skip
+    for x in views:
+        out = torch.full(x.shape, float("nan"))
+        assert add.add_f32(x, x, out) is True
+        assert torch.equal(out, x + x)
+        assert torch.equal(add.add(x, x), x + x)
+
+
+@pytest.mark.promise("T17", "FAULT-15")
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_negation_that_is_pending(add: Any, unsupported: type[Exception], count: int) -> None:
+    class Only:
+        """The same by __dlpack__ alone."""
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return self.inner.__dlpack__(**keywords)
+
+    z = torch.ones(count, dtype=torch.complex64) * (1 + 2j)
+    negative, plain = z.conj().imag, z.imag
+    assert negative.is_neg()
+    out = torch.zeros(count)
+    assert add.add_f32(negative, out, out) is False
+    assert add.add_f32(out, out, negative) is False
+    with pytest.raises(unsupported, match="resolve_neg"):
+        add.add(out, negative)
+    with pytest.raises(unsupported, match="resolve_neg"):
+        add.bind(negative, out, out)
+    assert add.add_f32(plain, plain, out) is True
+    assert out.tolist() == [4.0] * count
+    assert add.add_f32(negative.resolve_neg(), plain, out) is True
+    assert out.tolist() == [0.0] * count
+    sub = negative.as_subclass(type("Sub", (torch.Tensor,), {}))
+    assert add.add_f32(sub, out, out) is False
+
+
+@pytest.mark.promise("T17")
+def test_conjugation_that_is_pending(add: Any) -> None:
+    z = torch.ones(4, dtype=torch.complex64).conj()
+    assert add.add_f32(z, z, torch.ones(4)) is False
+    assert add.add_f32(z.real, z.real, torch.ones(4)) is True
+
+
+@pytest.mark.promise("A12", "T17")
+def test_requires_grad(add: Any, unsupported: type[Exception]) -> None:
+    x, y = torch.ones(4, requires_grad=True), torch.ones(4)
+    for args, name in (((x, y), "a"), ((y, x), "b")):
+        with pytest.raises(unsupported, match=r"requires grad.*detach") as refused:
+            add.add(*args)
+        assert refused.value.arg == name
+    with pytest.raises(unsupported, match="requires grad"):
+        add.add(y, y, out=x)
+    assert add.add_f32(x, y, torch.empty(4)) is True
+    with torch.no_grad():
+        assert torch.equal(add.add(x, y), torch.full((4,), 2.0))
+    with torch.inference_mode():
+        assert torch.equal(add.add(x, y), torch.full((4,), 2.0))
+    assert torch.equal(add.add(x.detach(), y), torch.full((4,), 2.0))
+    assert torch.equal(add.add(torch.nn.Parameter(y, requires_grad=False), y), y + y)
+
+
+@pytest.mark.promise("FAULT-15")
+def test_forward_mode(add: Any, unsupported: type[Exception]) -> None:
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(4), torch.ones(4))
+        with pytest.raises(unsupported, match="tangent"):
+            add.add(dual, torch.ones(4))
+        assert torch.equal(add.add(torch.ones(4), torch.ones(4)), torch.full((4,), 2.0))
+
+
+@pytest.mark.promise("FAULT-11")
+def test_autograd_is_told_of_a_write(add: Any) -> None:
+    w, x = torch.ones(4, requires_grad=True), torch.ones(4) * 3
+    loss = (w * x).sum()
+    add.add(torch.ones(4), torch.ones(4), out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class Wrapper(torch.Tensor):  # type: ignore[misc]
+    """A tensor around another, without memory of its own."""
+
+    @staticmethod
+    def __new__(cls, inner: Any) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return f(*args, **(kwargs or {}))
+
+
+def fake() -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(4)
+
+
+def freed() -> Any:
+    x = torch.ones(4)
+    x.untyped_storage().resize_(0)
+    return x
+
+
+WITHOUT_MEMORY = {
+    "fake": fake,
+    "meta": lambda: torch.ones(4, device="meta"),
+    "sparse": lambda: torch.ones(4).to_sparse(),
+    "csr": lambda: torch.eye(4).to_sparse_csr(),
+    "zero": lambda: torch._efficientzerotensor(4),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(4)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(4)], layout=torch.jagged),
+    "wrapper": lambda: Wrapper(torch.ones(4)),
+    "freed": freed,
+    "mkldnn": lambda: torch.ones(4).to_mkldnn(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8),
+    "masked": lambda: __import__("torch.masked").masked.masked_tensor(
+        torch.ones(4), torch.tensor([True, False, True, True])
+    ),
+}
+
+
+@pytest.mark.promise("A11", "FAULT-15")
+@pytest.mark.parametrize("kind", WITHOUT_MEMORY)
+def test_tensors_without_plain_memory(add: Any, kind: str) -> None:
+    x, plain, out = WITHOUT_MEMORY[kind](), torch.ones(4), torch.zeros(4)
+    for args in ((x, plain, out), (plain, x, out), (plain, plain, x)):
+        for call in (add.add_f32, add.bind, lambda a, b, c: add.add(a, b, out=c)):
+            try:
+                answer = call(*args)
+            except Exception:
+                continue
+            assert answer is False
+    assert out.tolist() == [0.0] * 4
+    assert plain.tolist() == [1.0] * 4
+
+
+@pytest.mark.promise("A11")
+@pytest.mark.parametrize("how", ["vmap", "grad", "jvp", "functionalize"])
+def test_transforms(add: Any, how: str) -> None:
+    """What a transform hands out is no plain tensor: an error, never a wrong result."""
+    one = torch.ones(4)
+    run = {
+        "vmap": lambda f: torch.func.vmap(f)(torch.ones(3, 4)),
+        "grad": lambda f: torch.func.grad(lambda x: f(x).sum())(one),
+        "jvp": lambda f: torch.func.jvp(f, (one,), (one,)),
+        "functionalize": lambda f: torch.func.functionalize(f)(one),
+    }[how]
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        run(lambda x: add.add(x, x))
+
+
+@pytest.mark.promise("FAULT-15")
+def test_a_dispatching_subclass_is_left_to_torch(add: Any, unsupported: type[Exception]) -> None:
+    class Logs(torch.Tensor):  # type: ignore[misc]
+        @classmethod
+        def __torch_dispatch__(cls, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return f(*args, **(kwargs or {}))
+
+    x = torch.ones(4).as_subclass(Logs)
+    assert add.add_f32(x, torch.ones(4), torch.ones(4)) is False
+    with pytest.raises(unsupported):
+        add.add(x, torch.ones(4))
+
+
+@pytest.mark.promise("FAULT-15")
+def test_a_plain_subclass_is_a_tensor(add: Any) -> None:
+    x = torch.ones(4).as_subclass(type("Sub", (torch.Tensor,), {}))
+    out = torch.zeros(4)
+    assert add.add_f32(x, torch.nn.Parameter(torch.ones(4)), out) is True
+    assert out.tolist() == [2.0] * 4
+
+
+@pytest.mark.promise("FAULT-11")
+def test_a_lazy_clone_is_no_alias(add: Any) -> None:
+    x = torch.ones(4)
+    clone = torch._lazy_clone(x)
+    wrote = add.add_f32(torch.ones(4) * 5, torch.ones(4) * 5, clone)
+    assert x.tolist() == [1.0] * 4
+    assert clone.tolist() == ([10.0] if wrote else [1.0]) * 4
+
+
+# ---- Python that runs while arguments are read -------------------------------------------------
+
+
+class Hook:
+    """A producer that runs something when it is asked for its memory."""
+
+    def __init__(self, run: Any, count: int) -> None:
+        self.run, self.x = run, np.ones(count, "f4")
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        self.run()
+        return self.x.__dlpack__(**keywords)
+
+
+@pytest.mark.promise("FAULT-3")
+@pytest.mark.parametrize("place", range(3))
+def test_a_producer_that_reseats_another_argument(add: Any, place: int) -> None:
+    """The other is torch's, borrowed: what it says is read only after the last Python ran."""
+    count = 400_000
+    others = [torch.full((count,), 5.0) for _ in range(3)]
+
+    def reseat() -> None:
+        for x in others:
+            x.set_(torch.zeros(count))
+        gc.collect()
+
+    args: list[Any] = list(others)
+    args[place] = Hook(reseat, count)
+    assert add.add_f32(*args) is True
+    out = args[2].x if place == 2 else others[2].numpy()
+    assert (out == (0.0 if place == 2 else 1.0)).all()
+
+
+@pytest.mark.promise("FAULT-3", "FAULT-9")
+def test_is_neg_that_reseats_another_argument(add: Any) -> None:
+    count = 100_000
+    first = torch.full((count,), 5.0)
+
+    class Evil(torch.Tensor):  # type: ignore[misc]
+        def is_neg(self) -> bool:
+            first.set_(torch.zeros(count))
+            gc.collect()
+            return False
+
+    second = torch.zeros(count, 2)[:, 0].as_subclass(Evil)
+    out = torch.full((count,), 7.0)
+    assert add.add_f32(first, second, out) is True
+    assert (out == 0).all()
+
+
+@pytest.mark.promise("FAULT-9", "T7")
+def test_is_neg_that_raises(add: Any) -> None:
+    class Raises(torch.Tensor):  # type: ignore[misc]
+        def is_neg(self) -> bool:
+            raise RuntimeError("neg")
+
+    x = torch.zeros(4, 2)[:, 0].as_subclass(Raises)
+    held = torch.zeros(4)
+    before = sys.getrefcount(x), sys.getrefcount(held)
+    for _ in range(10):
+        for call in (add.add_f32, add.bind):
+            with pytest.raises(RuntimeError, match="neg"):
+                call(held, x, held)
+    assert (sys.getrefcount(x), sys.getrefcount(held)) == before
+
+
+# ---- memory that a call keeps --------------------------------------------------------------------------
+
+
+@pytest.mark.promise("FAULT-4", "S5")
+def test_a_bound_call_keeps_the_memory(add: Any) -> None:
+    x, y, out = torch.full((1000,), 3.0), torch.ones(1000), torch.zeros(1000)
+    call = add.bind(x, y, out)
+    x.set_(torch.zeros(1))
+    del y
+    gc.collect()
+    for _ in range(20):
+        torch.full((1000,), 9.0)
+    call()
+    assert (out == 4).all()
+
+
+@pytest.mark.promise("FAULT-15")
+def test_mixed_frameworks_make_the_first_ones_out(add: Any) -> None:
+    x, t = np.ones(4, "f4"), torch.ones(4)
+    assert isinstance(add.add(t, x), torch.Tensor)
+    assert isinstance(add.add(x, t), np.ndarray)
+    assert isinstance(add.add(memoryview(x), t), torch.Tensor)
+
+
+@pytest.mark.promise("FAULT-15")
+def test_order_of_an_out(add: Any) -> None:
+    x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    assert add.add(x, x).stride() == x.stride()
+    assert torch.equal(add.add(x, x), x + x)
+    for x in (torch.randn(3, 4).mT, torch.randn(2, 3, 4).permute(2, 0, 1)):
+        assert add.add(x, x).stride() == x.stride()
+    assert add.add(x[:, :1], x).is_contiguous()
