@@ -1,0 +1,28 @@
+"""Kernel tests run through the built modules, on the CPU and, marked gpu, on CUDA."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path(os.environ.get("B", ROOT / "build")).resolve() / "python"
+if str(BUILT) not in sys.path:
+    sys.path.insert(0, str(BUILT))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def op() -> Callable[[str], Any]:
+    """The module of an op."""
+    return lambda name: importlib.import_module(f"aicf_cuda.{name}")

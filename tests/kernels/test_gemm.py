@@ -1,0 +1,300 @@
+"""gemm: sizes by layouts by epilogues by dtypes, against float64."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels import references
+from kernels.calls import call, skip_without
+from kernels.tensors import FLOATS, array_of, empty, poisoned, random, tensor_of
+from kernels.tolerance import EPS, Array, assert_close, assert_same
+
+pytestmark = [pytest.mark.guests("torch")]
+
+# M, N, K, each there for a reason.
+SIZES = [
+    (1, 1, 1),
+    (1, 17, 3), (17, 1, 3),  # a row, a column
+    (3, 5, 1),  # an outer product
+    (6, 16, 128), (7, 17, 129), (5, 15, 127),  # a micro tile, one more, one less
+    (16, 16, 16), (64, 64, 64),
+    (97, 61, 31),  # primes
+    (96, 256, 128), (97, 257, 129),  # a tile, and one more each way
+    (128, 128, 128), (129, 130, 65),
+    (1, 300, 300), (300, 1, 300), (300, 300, 1),
+    (2, 3, 5000),  # a long sum
+]  # fmt: skip
+# Rows or columns with a unit stride, with and without gaps.
+LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
+
+
+def matrix(shape: tuple[int, ...], dtype: str, device: str, layout: str, seed: int) -> torch.Tensor:
+    if layout == "pitched columns":
+        turned = (*shape[:-2], shape[-1], shape[-2])
+        return random(turned, dtype, device, "pitched", seed).transpose(-1, -2)
+    return random(shape, dtype, device, layout, seed)
+
+
+def kernels_of(dtype: str, device: str) -> list[str]:
+    """Those of the device that are there and take the dtype."""
+    row = importlib.import_module("aicf_cuda.gemm").capability
+    built = row["built"]
+    found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
+    return [k for k in found if k != "blas" or blas_is_there()]
+
+
+def blas_is_there() -> bool:
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    t = torch.zeros(1, 1)
+    return bool(gemm.gemm_f32(t, t, None, None, t.clone(), kernel="blas"))
+
+
+def check(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    dtype: str,
+    *,
+    bias: torch.Tensor | None = None,
+    c: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+    kernel: str | None = None,
+    what: str = "",
+    **options: Any,
+) -> None:
+    given: list[Array | None] = [None if t is None else array_of(t) for t in (a, b, bias, c)]
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+    if out is None:
+        out = poisoned(shape, dtype, a.device.type)
+    if kernel is not None:
+        options["kernel"] = kernel
+    call("gemm", dtype, a, b, bias, c, out, **options)
+    options.pop("kernel", None)
+    x, y = given[0], given[1]
+    assert x is not None
+    assert y is not None
+    want = references.gemm(x, y, given[2], given[3], **options)
+    alpha = abs(options.get("alpha", 1.0))
+    slack = x.shape[-1] * EPS[dtype] * alpha * (np.abs(x) @ np.abs(y))
+    label = f"gemm {kernel} {tuple(a.shape)} @ {tuple(b.shape)} {what} {options}"
+    assert_close(array_of(out), want, dtype, label, slack)
+
+
+@pytest.mark.promise("KERNELS-gemm", "A3")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_layouts(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
+    skip_without(dtype, device)
+    m, n, k = sizes
+    for first, second in itertools.product(LAYOUTS, LAYOUTS):
+        a = matrix((m, k), dtype, device, first, 1)
+        b = matrix((k, n), dtype, device, second, 2)
+        check(a, b, dtype, what=f"{first} {second}")
+
+
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 9), (100, 300, 20)], ids=str)
+def test_epilogues_by_every_kernel(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
+    skip_without(dtype, device)
+    m, n, k = sizes
+    a, b = random((m, k), dtype, device, seed=1), random((k, n), dtype, device, seed=2)
+    bias, c = random((n,), dtype, device, seed=3), random((m, n), dtype, device, "pitched", seed=4)
+    refused = 0
+    for kernel in kernels_of(dtype, device):
+        for with_bias, with_c, act in itertools.product((0, 1), (0, 1), ("none", "relu", "gelu")):
+            for alpha, beta in [(1.0, 1.0), (-0.7, 0.5), (0.0, 1.0), (2.0, 0.0)]:
+                options: dict[str, Any] = {"alpha": alpha, "act": act, "kernel": kernel}
+                if with_c:
+                    options |= {"beta": beta, "c": c}
+                if with_bias:
+                    options["bias"] = bias
+                if kernel == "mma" and (n % 8 or k % 8):
+                    refused += 1  # its guard asks for aligned rows
+                    continue
+                check(a, b, dtype, **options)
+    assert refused == 0 or device == "cuda"
+
+
+@pytest.mark.promise("KERNELS-gemm", "KERNELS-in-place")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("layout", ["dense", "pitched"])
+def test_out_may_be_c(device: str, layout: str, dtype: str) -> None:
+    skip_without(dtype, device)
+    a, b = random((33, 20), dtype, device, seed=1), random((20, 70), dtype, device, seed=2)
+    c = random((33, 70), dtype, device, layout, seed=3)
+    for kernel in kernels_of(dtype, device):
+        if kernel == "mma":
+            continue  # rows of 70 are not aligned
+        out = empty((33, 70), dtype, device, layout).copy_(c)
+        given = array_of(c)
+        call("gemm", dtype, a, b, None, out, out, beta=0.5, act="relu", kernel=kernel)
+        x, y = array_of(a), array_of(b)
+        want = references.gemm(x, y, None, given, beta=0.5, act="relu")
+        slack = 20 * EPS[dtype] * (np.abs(x) @ np.abs(y))
+        assert_close(array_of(out), want, dtype, f"gemm {kernel}, out is c, {layout}", slack)
+
+
+# Batch dims of a and b.
+BATCHES = [
+    ((3,), (3,)),
+    ((3,), ()),  # one b for all
+    ((), (3,)),  # one a for all
+    ((1,), (3,)),
+    ((2, 3), (2, 3)),
+    ((2, 1), (1, 3)),  # both broadcast
+    ((2, 3), (3,)),
+    ((2, 1, 2), (3, 1)),
+    ((0,), (0,)),  # no matrix
+    ((200,), (200,)),  # many small ones
+]
+
+
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+def test_batches(device: str, batches: tuple[tuple[int, ...], tuple[int, ...]], dtype: str) -> None:
+    skip_without(dtype, device)
+    for m, n, k in [(5, 7, 3), (8, 16, 8)]:
+        for first, second in [("dense", "dense"), ("swapped", "pitched"), ("pitched", "swapped")]:
+            a = matrix((*batches[0], m, k), dtype, device, first, 1)
+            b = matrix((*batches[1], k, n), dtype, device, second, 2)
+            full = np.broadcast_shapes(*batches)
+            bias = random((n,), dtype, device, seed=3)
+            c = random((*full, m, n), dtype, device, seed=4)
+            check(a, b, dtype, what=f"{first} {second}")
+            check(a, b, dtype, bias=bias, c=c, beta=-1.0, act="gelu", what=f"{first} {second}")
+
+
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batches_that_do_not_merge(device: str, dtype: str) -> None:
+    """Batch dims in another order in memory, and every second matrix of a larger batch."""
+    skip_without(dtype, device)
+    a = random((3, 2, 5, 4), dtype, device, seed=1).transpose(0, 1)
+    b = random((5, 3, 4, 6), dtype, device, seed=2)[1::2]
+    check(a, b, dtype)
+    out = poisoned((3, 2, 5, 6), dtype, device).transpose(0, 1)
+    check(a, b, dtype, out=out)
+
+
+@pytest.mark.promise("C1", "KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("act", ["none", "relu", "gelu"])
+def test_no_products(device: str, act: str, dtype: str) -> None:
+    """K = 0: act(beta * c + bias), and 0 without them."""
+    skip_without(dtype, device)
+    a, b = random((3, 0), dtype, device), random((0, 5), dtype, device)
+    bias, c = random((5,), dtype, device, seed=3), random((3, 5), dtype, device, seed=4)
+    for kernel in kernels_of(dtype, device):
+        if kernel == "mma":
+            continue  # rows of 5 are not aligned
+        check(a, b, dtype, act=act, kernel=kernel)
+        check(a, b, dtype, bias=bias, act=act, kernel=kernel)
+        check(a, b, dtype, c=c, beta=2.0, act=act, kernel=kernel)
+        check(a, b, dtype, bias=bias, c=c, beta=2.0, act=act, kernel=kernel)
+
+
+@pytest.mark.promise("C1")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [(0, 3, 2), (3, 0, 2), (0, 0, 0)], ids=str)
+def test_an_empty_out(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
+    skip_without(dtype, device)
+    m, n, k = sizes
+    check(random((m, k), dtype, device), random((k, n), dtype, device), dtype)
+
+
+@pytest.mark.promise("KERNELS-special-values", "KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_c_is_not_read_where_beta_is_0(device: str, dtype: str) -> None:
+    skip_without(dtype, device)
+    a, b = random((7, 9), dtype, device, seed=1), random((9, 11), dtype, device, seed=2)
+    c = poisoned((7, 11), dtype, device)
+    for kernel in kernels_of(dtype, device):
+        if kernel != "mma":
+            check(a, b, dtype, c=c, beta=0.0, kernel=kernel)
+            check(a, b, dtype, c=c, out=c, beta=0.0, kernel=kernel)
+            c.fill_(math.nan)
+
+
+@pytest.mark.promise("KERNELS-special-values", "KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [1.0, 0.0])
+def test_nan_and_infinity_reach_their_rows_alone(device: str, alpha: float, dtype: str) -> None:
+    """And those of a reach the out through alpha = 0 too: 0 * NaN is NaN."""
+    skip_without(dtype, device)
+    x = np.ones((20, 8))
+    x[3, 2], x[11, 5] = math.nan, math.inf
+    a, b = tensor_of(x, dtype, device), tensor_of(np.ones((8, 24)), dtype, device)
+    want = np.full((20, 24), 8.0 * alpha)
+    want[3], want[11] = math.nan, math.inf if alpha else math.nan
+    for kernel in kernels_of(dtype, device):
+        out = poisoned((20, 24), dtype, device)
+        call("gemm", dtype, a, b, None, None, out, alpha=alpha, kernel=kernel)
+        assert_same(array_of(out), want, f"gemm {kernel} {dtype}")
+
+
+@pytest.mark.promise("KERNELS-special-values", "KERNELS-gemm")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_activations_of_the_odd_values(device: str, dtype: str) -> None:
+    skip_without(dtype, device)
+    bias = np.array([math.nan, -math.inf, math.inf, -1e4, 1e4, -0.0, 0.0, 1.0])
+    a, b = tensor_of(np.zeros((3, 8)), dtype, device), tensor_of(np.zeros((8, 8)), dtype, device)
+    for act in ("relu", "gelu"):
+        want = references.gemm(np.zeros((3, 8)), np.zeros((8, 8)), bias, act=act)
+        if dtype == "f16" or dtype == "bf16":
+            want = array_of(tensor_of(want, dtype, "cpu"))
+        out = tensor_of(np.full((3, 8), 7.0), dtype, device)
+        call("gemm", dtype, a, b, tensor_of(bias, dtype, device), None, out, act=act)
+        assert_close(array_of(out), want, dtype, f"act {act}")
+
+
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_half_products_are_summed_in_f32(device: str, dtype: str) -> None:
+    """The running sum passes what f16 holds, and 256, where bf16 stops counting."""
+    a = tensor_of(np.ones((8, 512)), dtype, device)
+    b = tensor_of(np.full((512, 8), 200.0), dtype, device)
+    check(a, b, dtype, alpha=0.25)  # 102400 before alpha
+    ones = tensor_of(np.ones((512, 8)), dtype, device)
+    out = poisoned((8, 8), dtype, device)
+    call("gemm", dtype, a, ones, None, None, out)
+    assert_same(array_of(out), np.full((8, 8), 512.0), f"512 ones in {dtype}")
+
+
+@pytest.mark.promise("KERNELS-gemm", "A3")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rows_that_overlap_or_coincide(device: str, dtype: str) -> None:
+    """Inputs with any pitch: 0 (one row for all) and less than a row (windows of a signal)."""
+    skip_without(dtype, device)
+    signal = random((40,), dtype, device, seed=1)
+    windows = signal.as_strided((8, 16), (3, 1))
+    one = random((1, 16), dtype, device, seed=2).expand(8, 16)
+    b = random((16, 9), dtype, device, seed=3)
+    for a in (windows, one):
+        for kernel in kernels_of(dtype, device):
+            if kernel != "mma":
+                check(a, b, dtype, kernel=kernel)
+        check(b.T, a.T, dtype)
+
+
+@pytest.mark.promise("KERNELS-blas")
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_blas_and_loop_agree(dtype: str) -> None:
+    if not blas_is_there():  # then it does not fit, and says what it wants
+        t = torch.zeros(1, 1)
+        gemm = importlib.import_module("aicf_cuda.gemm")
+        assert any("blas" in line and "openblas" in line for line in map(str, gemm.explain(t, t)))
+        return
+    for m, n, k in SIZES:
+        for first, second in itertools.product(LAYOUTS, LAYOUTS):
+            a = matrix((m, k), dtype, "cpu", first, 1)
+            b = matrix((k, n), dtype, "cpu", second, 2)
+            for kernel in ("blas", "loop"):
+                check(a, b, dtype, kernel=kernel, what=f"{first} {second}")
