@@ -1,0 +1,32 @@
+# AICF's build: the generator opgen, what it writes from ops.yaml, kernels, modules, runtime. `make help`
+# lists what there is to make; include/aicf/build.mk has the variables.
+MAKEFLAGS += -r
+all: ## build everything: opgen, what it writes, the runtime, a module for each op
+
+B ?= build$(if $(DEBUG),-debug)
+GEN ?= generated
+TABLE ?= ops.yaml
+TEMPLATES ?= templates
+PYTHON ?= $(or $(wildcard .venv/bin/python),python3)
+# The generator. Empty: none is built or run, and what is in $(GEN) is built.
+OPGEN ?= $(B)/opgen
+YAML_CFLAGS ?=
+YAML_LIBS ?= -lyaml
+PREFIX ?= /usr/local
+
+define one_word
+ifneq ($(words $($1)),1)
+$$(error $1="$($1)": a folder's name without spaces is needed; the checkout's own may have them)
+endif
+endef
+$(foreach v,B GEN TABLE TEMPLATES PREFIX,$(eval $(call one_word,$v)))
+ifneq ($(filter . .. / ./ ../ $(GEN),$(B)),)
+$(error B=$(B): a folder for outputs alone is needed)
+endif
+
+# Goals that need neither a table nor a toolchain: nothing is generated, asked or built for them alone.
+LIGHT := help clean bootstrap demo test check promises lint format dist profile
+ifneq ($(filter-out $(LIGHT),$(or $(MAKECMDGOALS),all)),)
+include make/build.mk
+endif
+include make/work.mk

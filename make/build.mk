@@ -1,0 +1,66 @@
+# opgen, what it writes, the runtime, and the modules: all of it one graph.
+include include/aicf/build.mk
+
+# Under -n, -q and -t nothing is run only to learn what there is to do.
+DRY := $(strip $(foreach f,n q t,$(findstring $f,$(filter-out --%,$(firstword -$(MAKEFLAGS))))))
+
+# ---- opgen -------------------------------------------------------------------------------------
+ifneq ($(OPGEN),)
+OPGEN_SOURCES := $(wildcard generator/*.c)
+OPGEN_OBJECTS := $(OPGEN_SOURCES:%.c=$(B)/%.o)
+COMPILE_OPGEN = $(CC) -std=c11 $(AICF_OPTIMIZE) $(AICF_WARNINGS) -D_POSIX_C_SOURCE=200809L -Iinclude $(YAML_CFLAGS) $(CFLAGS)
+LINK_OPGEN = $(CC) $(CFLAGS) $(LDFLAGS) $(OPGEN_OBJECTS) $(YAML_LIBS) -lm
+no_yaml := $(if $(wildcard $(GEN)/ops.mk),; or build from $(GEN)/ as it is: make OPGEN=)
+
+ask_yaml = HINT=$(call aicf_quote,$(no_yaml)) \
+    $(AICF_SH) header yaml.h libyaml-dev libyaml-devel $(CC) $(YAML_CFLAGS) $(CFLAGS)
+$(eval $(call aicf_record,cc-opgen,COMPILE_OPGEN,$$(aicf_ask_cc) && $$(ask_yaml)))
+$(OPGEN_OBJECTS): $(B)/%.o: %.c $(B)/flags/cc-opgen
+	$(call aicf_say,CC,$<)
+	$(Q)$(COMPILE_OPGEN) $(AICF_DEPEND) -c $< -o $(AICF_NEW) && $(AICF_PUBLISH)
+
+$(eval $(call aicf_record,link-opgen,LINK_OPGEN))
+$(B)/opgen: $(OPGEN_OBJECTS) $(B)/flags/link-opgen
+	$(call aicf_say,LINK,$@)
+	$(Q)$(LINK_OPGEN) -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
+-include $(wildcard $(OPGEN_OBJECTS:=.d))
+
+# ---- generated/ ----------------------------------------------------------------------------------
+# opgen leaves what did not change as it was, so the stamp tells when it ran, and on what: the names of
+# its inputs and a checksum over them. Another table, a template more or less, a file put back with its
+# old time, a generated file that went: it runs again.
+STAMP := $(GEN)/made
+OPGEN_INPUTS := $(TABLE) $(sort $(wildcard $(TEMPLATES)/*.tpl $(TEMPLATES)/*/*.tpl))
+opgen_seen := $(strip $(shell sh make/generate.sh seen $(GEN) $(OPGEN_INPUTS)))
+$(STAMP): $(OPGEN) $(OPGEN_INPUTS) $(if $(call aicf_same,$(opgen_seen),$(strip $(file <$(STAMP)))),,FORCE)
+	$(call aicf_say,OPGEN,$(TABLE))
+	$(Q)sh make/generate.sh run $(GEN) $(call aicf_quote,$(filter-out gone:%,$(opgen_seen))) \
+	    $(OPGEN) --templates $(TEMPLATES) --out $(GEN) $(TABLE)
+# A recipe that does nothing makes make look whether ops.mk changed, and then start over with the new
+# one. It must not touch the file: with a table from the future, make would start over for ever.
+ifeq ($(DRY),)
+$(GEN)/ops.mk: $(STAMP)
+	@:
+endif
+ifneq ($(wildcard $(GEN)/ops.mk)$(DRY),)
+all: $(STAMP)
+endif
+else ifeq ($(wildcard $(GEN)/ops.mk),)
+$(error OPGEN= builds from an existing $(GEN)/, and there is no $(GEN)/ops.mk)
+endif
+
+# ---- runtime and modules -------------------------------------------------------------------------
+include runtime/runtime.mk
+ifeq ($(wildcard runtime/core/core.mk),)
+include make/core.mk
+endif
+ifneq ($(wildcard $(GEN)/ops.mk),)
+include $(GEN)/ops.mk
+all: runtime aicf
+else ifneq ($(DRY),)
+all: runtime
+else
+# Make writes it first and starts over; it gets to the goal only if that failed, and has said why.
+-include $(GEN)/ops.mk
+all: ; @exit 1
+endif

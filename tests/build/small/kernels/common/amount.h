@@ -1,0 +1,4 @@
+#ifndef AMOUNT_H
+#define AMOUNT_H
+#define AMOUNT 10
+#endif

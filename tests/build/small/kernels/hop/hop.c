@@ -1,0 +1,12 @@
+/* hop on the CPU: out[i] = x[i]. */
+#include <aicf_ops/hop.h>
+
+aicf_status
+small_cpu_hop_loop_f32(const float *x, float *out, int64_t A, aicf_stream stream)
+{
+    (void)stream;
+    for (int64_t i = 0; i < A; i++) {
+        out[i] = x[i];
+    }
+    return aicf_ok();
+}

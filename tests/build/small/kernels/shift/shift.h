@@ -1,0 +1,5 @@
+#ifndef SHIFT_H
+#define SHIFT_H
+#include "../common/amount.h"
+static const float shift_amount = AMOUNT;
+#endif

@@ -1,0 +1,77 @@
+"""What is in the libraries that are built: what they export, ask for and weigh."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checkout import OPS, PACKAGE, Checkout
+
+
+def run(*command: str | Path) -> str:
+    """What a tool of binutils says."""
+    return subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def modules(tree: Checkout) -> list[Path]:
+    found = sorted((tree.root / "build/python" / PACKAGE).glob("*.so"))
+    assert [p.name for p in found] == sorted(f"{op}.abi3.so" for op in OPS)
+    return found
+
+
+@pytest.mark.promise("STYLE-exports", "I1")
+def test_a_module_exports_its_init_function_alone(built_once: Checkout) -> None:
+    for module in modules(built_once):
+        exported = run("nm", "-D", "--defined-only", module).split("\n")
+        names = [line.split()[-1] for line in exported if line]
+        assert names == [f"PyInit_{module.name.split('.')[0]}"]
+
+
+@pytest.mark.promise("STYLE-exports")
+def test_a_module_is_small(built_once: Checkout) -> None:
+    for module in modules(built_once):
+        assert module.stat().st_size < 100_000, module.name
+
+
+@pytest.mark.promise("I8")
+def test_libraries_are_looked_for_beside_the_module_alone(built_once: Checkout) -> None:
+    core = built_once.root / "build/python/aicf_rt/_core.abi3.so"
+    for library in [*modules(built_once), core]:
+        dynamic = run("readelf", "-dW", library)
+        paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic)
+        assert paths == ["$ORIGIN" if library == core else "$ORIGIN/../aicf_rt"]
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+        assert "libaicf.so.1" in needed
+        assert needed <= {"libaicf.so.1", "libc.so.6", "libm.so.6"}
+        assert "BIND_NOW" in dynamic or "NOW" in dynamic
+
+
+@pytest.mark.promise("I8")
+def test_the_runtime_asks_for_no_library_of_a_toolkit(built_once: Checkout) -> None:
+    dynamic = run("readelf", "-dW", built_once.root / "build/python/aicf_rt/libaicf.so.1")
+    assert "[libaicf.so.1]" in dynamic
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+    assert needed <= {
+        "libc.so.6",
+        "libm.so.6",
+        "libdl.so.2",
+        "librt.so.1",
+        "libpthread.so.0",
+        "ld-linux-x86-64.so.2",
+    }
+    assert "RUNPATH" not in dynamic
+
+
+def test_sections_that_nothing_uses_are_dropped(tree: Checkout) -> None:
+    source = tree.root / "kernels/hop/hop.c"
+    with open(source, "a", encoding="utf-8") as file:
+        file.write("\nconst char *unused_text(void);\nconst char *\nunused_text(void)\n{\n")
+        file.write('    return "nobody reads this";\n}\n')
+    tree.make()
+    module = tree.root / f"build/python/{PACKAGE}/hop.abi3.so"
+    assert b"nobody reads this" not in module.read_bytes()

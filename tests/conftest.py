@@ -1,0 +1,168 @@
+"""What all tests share: what a test needs (GPU, guests), what it proves; no silent skips in CI."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Frameworks, and the CUDA compiler: tests meet them where they are installed. No part of a module
+# needs one.
+GUESTS = ("torch", "jax", "cupy", "numba", "tvm_ffi", "nvcc")
+
+RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
+
+
+@functools.cache
+def guest_version(name: str) -> str | None:
+    """The version of a guest, None if it is not installed. Looks, imports nothing."""
+    if name == "nvcc":
+        return nvcc_version()
+    if importlib.util.find_spec(name) is None:
+        return None
+    try:
+        return importlib.metadata.version(name.replace("tvm_ffi", "apache-tvm-ffi"))
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def nvcc_version() -> str | None:
+    if shutil.which("nvcc") is None:
+        return None
+    said = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"release ([0-9.]+)", said)
+    return found.group(1) if found else "of unknown version"
+
+
+@functools.cache
+def gpu_count() -> int:
+    """How many CUDA devices the driver counts; 0 without a driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--promises",
+        metavar="FILE",
+        help="with --collect-only: write {id: [tests]} to FILE as JSON",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "gpu: needs a CUDA device",
+        "guests(*names): needs these frameworks installed",
+        "promise(*ids): what this test proves; tests/promises.toml lists the ids",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_report_header() -> list[str]:
+    met = [f"{name} {version}" for name in GUESTS if (version := guest_version(name))]
+    not_met = [name for name in GUESTS if guest_version(name) is None]
+    return [
+        f"guests: {', '.join(met) or 'none'}; not installed: {', '.join(not_met) or 'none'}",
+        f"gpus: {gpu_count()}",
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and not gpu_count():
+            item.add_marker(pytest.mark.skip(reason="no GPU"))
+        for name in guests_of(item):
+            if guest_version(name) is None:
+                item.add_marker(pytest.mark.skip(reason=f"guest {name} is not installed"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    where = session.config.getoption("--promises")
+    if where:
+        tests: dict[str, list[str]] = {}
+        for item in session.items:
+            for promise in promises_of(item):
+                tests.setdefault(promise, []).append(item.nodeid)
+        Path(where).write_text(json.dumps(tests), encoding="utf-8")
+
+
+def guests_of(item: pytest.Item) -> Iterator[str]:
+    for marker in item.iter_markers("guests"):
+        yield from marker.args
+
+
+def promises_of(item: pytest.Item) -> list[str]:
+    return sorted({promise for marker in item.iter_markers("promise") for promise in marker.args})
+
+
+def may_skip(report: pytest.CollectReport | pytest.TestReport, item: pytest.Item | None) -> bool:
+    """In CI a skip is a hole in the proof unless it is for want of a GPU or of a guest."""
+    if item is not None and item.get_closest_marker("gpu"):
+        return True
+    reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return any(name in reason and guest_version(name) is None for name in GUESTS)
+
+
+def refuse_skip(report: pytest.CollectReport | pytest.TestReport, item: pytest.Item | None) -> None:
+    """Makes a failure of a skip in CI that has no right to be one."""
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    if os.environ.get("CI") and skipped and not may_skip(report, item):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, for want of no GPU and no guest: {report.longrepr}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    refuse_skip(report, item)
+    report.user_properties.append(("promises", promises_of(item)))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    refuse_skip(report, None)
+    return report
+
+
+class Recorder:
+    """Keeps the last result of each test with a promise: on the controller, where reports meet."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.results: dict[str, list[Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        ids = dict(report.user_properties).get("promises")
+        if ids and (report.when == "call" or report.outcome != "passed"):
+            self.results[report.nodeid] = [ids, report.outcome]
+
+    def pytest_sessionfinish(self) -> None:
+        cache = self.config.cache
+        if cache is not None and self.results:
+            cache.set(RESULTS, {**cache.get(RESULTS, {}), **self.results})
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(Recorder(session.config), "aicf-recorder")
