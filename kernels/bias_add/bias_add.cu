@@ -1,6 +1,7 @@
-// out = x + bias along one axis (cuda): x[L, N, R] and out dense, bias[N], f32, f16 and bf16, summed in
-// f32 and rounded once. out may be exactly x; any addresses. 16-byte accesses where x and out have
-// one phase; bias, read once a pack or once an element, comes from the caches. Bound by bytes.
+// out = x + bias along one axis (cuda): x[L, N, R] and out dense, bias[N], f32, f16 and bf16,
+// summed in f32 and rounded once. out may be exactly x; any addresses. 16-byte accesses where x and
+// out have one phase; bias, read once a pack or once an element, comes from the caches. Bound by
+// bytes.
 #include <aicf_ops/bias_add.h>
 
 #include <aicf/cuda/launch.cuh>
@@ -9,7 +10,7 @@
 namespace aicf::bias_add {
 
 constexpr int kBlock = 256;
-constexpr int kUnroll = 4; // independent accesses of a thread before the first use
+constexpr int kUnroll = 4; // elements of a thread where it goes element by element
 
 // Where element i stands: its index n along the axis and its distance r from the start of that n.
 struct position {
@@ -20,8 +21,7 @@ struct position {
 struct narrow {
     divider by_r, by_n;
 
-    __device__ position
-    find(int64_t i) const
+    __device__ position find(int64_t i) const
     {
         uint32_t row = divide(static_cast<uint32_t>(i), by_r);
         uint32_t outer = divide(row, by_n);
@@ -32,16 +32,14 @@ struct narrow {
 struct wide {
     int64_t by_r, by_n;
 
-    __device__ position
-    find(int64_t i) const
+    __device__ position find(int64_t i) const
     {
         int64_t row = i / by_r;
         return {row % by_n, i - row * by_r};
     }
 };
 
-template <typename T>
-struct operands {
+template <typename T> struct operands {
     const T *x, *bias;
     T *out;
     int64_t N, R, head, count;
@@ -96,26 +94,16 @@ plus_pack(const operands<T> &p, const words &held, position at)
 
 // Requires x + head and out + head on 16-byte boundaries. Block 0 does the head and the tail.
 template <typename T, typename Index>
-__global__ void __launch_bounds__(kBlock)
-vec(operands<T> p, Index index)
+__global__ void
+__launch_bounds__(kBlock) vec(operands<T> p, Index index)
 {
     constexpr int kSize = kPackSize<T>;
     int64_t packs = (p.count - p.head) / kSize;
-    int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
-
-    words x[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < packs) {
-            x[u] = load_words(p.x + p.head + (first + u * kBlock) * kSize);
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < packs) {
-            int64_t i = p.head + (first + u * kBlock) * kSize;
-            store_words(p.out + i, plus_pack(p, x[u], index.find(i)));
-        }
+    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (i < packs) {
+        int64_t element = p.head + i * kSize;
+        words x = load_words(p.x + element);
+        store_words(p.out + element, plus_pack(p, x, index.find(element)));
     }
 
     if (blockIdx.x == 0) {
@@ -131,8 +119,8 @@ vec(operands<T> p, Index index)
 
 // x and out have different phases: element by element.
 template <typename T, typename Index>
-__global__ void __launch_bounds__(kBlock)
-scalar(operands<T> p, Index index)
+__global__ void
+__launch_bounds__(kBlock) scalar(operands<T> p, Index index)
 {
     int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
 
@@ -156,17 +144,17 @@ template <typename T, typename Index>
 aicf_status
 launch_indexed(const operands<T> &p, Index index, aicf_stream stream)
 {
-    bool together = phase_of(p.x) == phase_of(p.out);
-    int64_t accesses = together ? p.count / kPackSize<T> + 1 : p.count;
-    unsigned blocks = static_cast<unsigned>(ceil_div(accesses, kBlock * kUnroll));
-    return aicf::launch(
-        together ? vec<T, Index> : scalar<T, Index>, blocks, kBlock, 0, stream, p, index);
+    if (phase_of(p.x) == phase_of(p.out)) {
+        unsigned blocks = static_cast<unsigned>(ceil_div(p.count / kPackSize<T> + 1, kBlock));
+        return aicf::launch(vec<T, Index>, blocks, kBlock, 0, stream, p, index);
+    }
+    unsigned blocks = static_cast<unsigned>(ceil_div(p.count, kBlock * kUnroll));
+    return aicf::launch(scalar<T, Index>, blocks, kBlock, 0, stream, p, index);
 }
 
 template <typename T>
 aicf_status
-launch(
-    const T *x, const T *bias, T *out, int64_t L, int64_t N, int64_t R, aicf_stream stream)
+launch(const T *x, const T *bias, T *out, int64_t L, int64_t N, int64_t R, aicf_stream stream)
 {
     operands<T> p = {x, bias, out, N, R, head_of(out, L * N * R), L * N * R};
 
@@ -181,13 +169,13 @@ launch(
 
 } // namespace aicf::bias_add
 
-#define LAUNCHER(T, suffix)                                                                         \
-    aicf_status aicf_cuda_bias_add_vec_##suffix(                                                    \
-        const T *x, const T *bias, T *out, int64_t L, int64_t N, int64_t R, int64_t,                \
-        aicf_stream stream)                                                                         \
-    {                                                                                               \
-        return aicf::bias_add::launch(                                                              \
-            aicf::device(x), aicf::device(bias), aicf::device(out), L, N, R, stream);               \
+#define LAUNCHER(T, suffix)                                                           \
+    aicf_status aicf_cuda_bias_add_vec_##suffix(                                      \
+        const T *x, const T *bias, T *out, int64_t L, int64_t N, int64_t R, int64_t,  \
+        aicf_stream stream)                                                           \
+    {                                                                                 \
+        return aicf::bias_add::launch(                                                \
+            aicf::device(x), aicf::device(bias), aicf::device(out), L, N, R, stream); \
     }
 
 LAUNCHER(float, f32)

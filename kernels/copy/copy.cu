@@ -1,9 +1,9 @@
 // out = x (cuda), any dtype: only the size of an element matters, so kernels are one a size.
-//   flat       one order without gaps: bytes, 16 at a time between a peeled head and tail where both
-//              addresses have one phase, else element by element
-//   strided    any views of one shape: by index, in parts of less than 2^31 elements
-//   transpose  its fast path, where x and out have unit stride along two different dims: square
-//              tiles through shared memory, so that both sides are read and written along their rows
+//   flat: one order without gaps: bytes, 16 at a time between a peeled head and tail where both
+//     addresses have one phase, else element by element
+//   strided: any views of one shape: by index, in parts of less than 2^31 elements
+//   transpose: its fast path, where x and out have unit stride along two different dims: square
+//     tiles through shared memory, so that both sides are read and written along their rows
 // x and out are apart (the row has no overlap). Bound by bytes.
 #include <aicf_ops/copy.h>
 
@@ -13,51 +13,32 @@ namespace aicf::copy {
 
 using elementwise::kBlock;
 
-template <int kBytes>
-struct element_type;
-template <>
-struct element_type<1> {
+template <int kBytes> struct element_type;
+template <> struct element_type<1> {
     using type = uint8_t;
 };
-template <>
-struct element_type<2> {
+template <> struct element_type<2> {
     using type = uint16_t;
 };
-template <>
-struct element_type<4> {
+template <> struct element_type<4> {
     using type = uint32_t;
 };
-template <>
-struct element_type<8> {
+template <> struct element_type<8> {
     using type = uint64_t;
 };
-template <typename T>
-using element_t = typename element_type<static_cast<int>(sizeof(T))>::type;
+template <typename T> using element_t = typename element_type<static_cast<int>(sizeof(T))>::type;
 
 // ---- flat ---------------------------------------------------------------------------------------
 
 // Requires x + head and out + head on 16-byte boundaries. Block 0 does the head and the tail.
-__global__ void __launch_bounds__(kBlock)
-flat(const uint8_t *__restrict__ x, uint8_t *__restrict__ out, int64_t head, int64_t n)
+__global__ void
+__launch_bounds__(kBlock)
+    flat(const uint8_t *__restrict__ x, uint8_t *__restrict__ out, int64_t head, int64_t n)
 {
-    constexpr int kUnroll = 4;
     int64_t packs = (n - head) / kPackBytes;
-    int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
-
-    pack<uint32_t> held[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        int64_t i = first + u * kBlock;
-        if (i < packs) {
-            held[u] = *reinterpret_cast<const pack<uint32_t> *>(x + head + i * kPackBytes);
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        int64_t i = first + u * kBlock;
-        if (i < packs) {
-            *reinterpret_cast<pack<uint32_t> *>(out + head + i * kPackBytes) = held[u];
-        }
+    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (i < packs) {
+        store_words(out + head + i * kPackBytes, load_words(x + head + i * kPackBytes));
     }
 
     if (blockIdx.x == 0) {
@@ -74,8 +55,8 @@ flat(const uint8_t *__restrict__ x, uint8_t *__restrict__ out, int64_t head, int
 // ---- by element ---------------------------------------------------------------------------------
 
 template <typename T>
-__global__ void __launch_bounds__(kBlock)
-scalar(const T *__restrict__ x, T *__restrict__ out, int64_t n)
+__global__ void
+__launch_bounds__(kBlock) scalar(const T *__restrict__ x, T *__restrict__ out, int64_t n)
 {
     constexpr int kUnroll = 8;
     int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
@@ -105,26 +86,24 @@ apply(same, const T (&x)[1])
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kBlock)
-strided(same f, const __grid_constant__ elementwise::strided_operands<T, 1> p)
+__global__ void
+__launch_bounds__(kBlock)
+    strided(same f, const __grid_constant__ elementwise::strided_operands<T, 1> p)
 {
     elementwise::strided_body(f, p);
 }
 
 // ---- transpose ----------------------------------------------------------------------------------
 
-// The side of a tile: a row of it is two 32-byte sectors or more, and a thread has 8 loads and more on
-// their way.
-template <typename T>
-constexpr int kTile = sizeof(T) <= 4 ? 64 : 32;
+// The side of a tile: a row of it is two 32-byte sectors or more, and a thread has 8 loads and more
+// on their way.
+template <typename T> constexpr int kTile = sizeof(T) <= 4 ? 64 : 32;
 // Rows that a block moves at once.
-template <typename T>
-constexpr int kTileRows = kBlock / kTile<T>;
+template <typename T> constexpr int kTileRows = kBlock / kTile<T>;
 
 // Dim `across` has unit stride in x, dim `along` in out; `pitch` is the stride of the other one of
 // the two. The rest of the dims, innermost first, count the tiles' slices.
-template <typename T>
-struct tiles {
+template <typename T> struct tiles {
     const T *x;
     T *out;
     int64_t size_across, size_along;
@@ -137,8 +116,8 @@ struct tiles {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kBlock)
-transpose(const __grid_constant__ tiles<T> p)
+__global__ void
+__launch_bounds__(kBlock) transpose(const __grid_constant__ tiles<T> p)
 {
     static_assert(kBlock % kTile<T> == 0 && kTile<T> % kTileRows<T> == 0, "whole rows");
     // A bank (4 bytes) more than the tile is wide: a column's elements then lie in different banks.
@@ -244,8 +223,8 @@ launch_flat(const void *x, void *out, int64_t n, aicf_stream stream)
     }
     int64_t bytes = n * static_cast<int64_t>(sizeof(T));
     return aicf::launch(
-        flat, static_cast<unsigned>(ceil_div(bytes / kPackBytes + 1, kBlock * 4)), kBlock, 0,
-        stream, static_cast<const uint8_t *>(x), static_cast<uint8_t *>(out),
+        flat, static_cast<unsigned>(ceil_div(bytes / kPackBytes + 1, kBlock)), kBlock, 0, stream,
+        static_cast<const uint8_t *>(x), static_cast<uint8_t *>(out),
         head_of(static_cast<const uint8_t *>(x), bytes), bytes);
 }
 
@@ -255,23 +234,22 @@ launch_strided(const aicf_view &x, const aicf_view &out, aicf_stream stream)
 {
     tiles<T> p;
     if (numel(&out) != 0 && tiles_of(x, out, &p)) {
-        return aicf::launch(
-            transpose<T>, static_cast<unsigned>(p.count), kBlock, 0, stream, p);
+        return aicf::launch(transpose<T>, static_cast<unsigned>(p.count), kBlock, 0, stream, p);
     }
     return elementwise::launch_strided(strided<T>, same{}, {out, x}, stream);
 }
 
 } // namespace aicf::copy
 
-#define LAUNCHERS(T, suffix)                                                                        \
-    aicf_status aicf_cuda_copy_flat_##suffix(const T *x, T *out, int64_t A, aicf_stream stream)     \
-    {                                                                                               \
-        return aicf::copy::launch_flat<aicf::copy::element_t<T>>(x, out, A, stream);                \
-    }                                                                                               \
-    aicf_status aicf_cuda_copy_strided_##suffix(                                                    \
-        const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                      \
-    {                                                                                               \
-        return aicf::copy::launch_strided<aicf::copy::element_t<T>>(*x, *out, stream);              \
+#define LAUNCHERS(T, suffix)                                                                    \
+    aicf_status aicf_cuda_copy_flat_##suffix(const T *x, T *out, int64_t A, aicf_stream stream) \
+    {                                                                                           \
+        return aicf::copy::launch_flat<aicf::copy::element_t<T>>(x, out, A, stream);            \
+    }                                                                                           \
+    aicf_status aicf_cuda_copy_strided_##suffix(                                                \
+        const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                  \
+    {                                                                                           \
+        return aicf::copy::launch_strided<aicf::copy::element_t<T>>(*x, *out, stream);          \
     }
 
 LAUNCHERS(float, f32)

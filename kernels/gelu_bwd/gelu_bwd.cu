@@ -1,5 +1,5 @@
-// gx = gy times the derivative of gelu at y (cuda), f32, f16 and bf16, computed in f32. Right to the
-// ends: 1 at +inf, 0 at -inf. The two kernels and what they take are described in
+// gx = gy times the derivative of gelu at y (cuda), f32, f16 and bf16, computed in f32. Right to
+// the ends: 1 at +inf, 0 at -inf. The two kernels and what they take are described in
 // aicf/cuda/elementwise.cuh; gx may be exactly gy or exactly y. Bound by bytes.
 #include <aicf_ops/gelu_bwd.h>
 
@@ -26,9 +26,9 @@ derivative(float y, float)
     return 0.5f * erfcf(-y * kRootHalf) + y * kPhi0 * expf(-0.5f * y * y);
 }
 
-// For 16-bit types, whose rounding hides an error of 1e-7: erfc(z) is a polynomial of t = 1 / (1 + p z)
-// times the same exp(-z^2) that phi needs (Abramowitz and Stegun, 7.1.26). erfcf would make f16 and bf16
-// bound by arithmetic.
+// For 16-bit types, whose rounding hides an error of 1e-7: erfc(z) is a polynomial of t = 1 / (1 +
+// p z) times the same exp(-z^2) that phi needs (Abramowitz and Stegun, 7.1.26). erfcf would make
+// f16 and bf16 bound by arithmetic.
 template <typename T>
 __device__ inline float
 derivative(float y, T)
@@ -38,9 +38,9 @@ derivative(float y, T)
     y = clamp(y);
     float bell = __expf(-0.5f * y * y);
     float t = __fdividef(1.0f, 1.0f + 0.3275911f * kRootHalf * fabsf(y));
-    float series = t * (0.254829592f +
-                        t * (-0.284496736f +
-                             t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    float series =
+        t * (0.254829592f +
+             t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     float tail = 0.5f * series * bell; // Phi(-|y|)
     return (y < 0.0f ? tail : 1.0f - tail) + y * kPhi0 * bell;
 }
@@ -56,12 +56,10 @@ derivative_tanh(float y)
     return 0.5f * (1.0f + t) + 0.5f * y * (1.0f - t * t) * kRoot * (1.0f + 3.0f * kCubic * y * y);
 }
 
-template <typename T>
-struct chain {
+template <typename T> struct chain {
     bool tanh;
 
-    __device__ float
-    operator()(float gy, float y) const
+    __device__ float operator()(float gy, float y) const
     {
         return gy * (tanh ? derivative_tanh(y) : derivative(y, T{}));
     }
@@ -71,26 +69,26 @@ AICF_ELEMENTWISE_KERNELS(chain<T>, 2)
 
 } // namespace aicf::gelu_bwd
 
-#define LAUNCHERS(T, suffix)                                                                        \
-    aicf_status aicf_cuda_gelu_bwd_vec_##suffix(                                                    \
-        const T *gy, const T *y, T *gx, int64_t A, aicf_gelu_bwd_approx approx,                     \
-        aicf_stream stream)                                                                         \
-    {                                                                                               \
-        using D = aicf::device_t<T>;                                                                \
-        aicf::elementwise::operands<D, 2> p = {                                                     \
-            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                                 \
-        return aicf::elementwise::launch_vec(                                                       \
-            aicf::gelu_bwd::vec<D>, aicf::gelu_bwd::scalar<D>,                                      \
-            aicf::gelu_bwd::chain<D>{approx == AICF_GELU_BWD_APPROX_TANH}, p, A, stream);              \
-    }                                                                                               \
-    aicf_status aicf_cuda_gelu_bwd_strided_##suffix(                                                \
-        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t,                      \
-        aicf_gelu_bwd_approx approx, aicf_stream stream)                                            \
-    {                                                                                               \
-        return aicf::elementwise::launch_strided(                                                   \
-            aicf::gelu_bwd::strided<aicf::device_t<T>>,                                             \
-            aicf::gelu_bwd::chain<aicf::device_t<T>>{approx == AICF_GELU_BWD_APPROX_TANH},          \
-            {*gx, *gy, *y}, stream);                                                                \
+#define LAUNCHERS(T, suffix)                                                               \
+    aicf_status aicf_cuda_gelu_bwd_vec_##suffix(                                           \
+        const T *gy, const T *y, T *gx, int64_t A, aicf_gelu_bwd_approx approx,            \
+        aicf_stream stream)                                                                \
+    {                                                                                      \
+        using D = aicf::device_t<T>;                                                       \
+        aicf::elementwise::operands<D, 2> p = {                                            \
+            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                        \
+        return aicf::elementwise::launch_vec(                                              \
+            aicf::gelu_bwd::vec<D>, aicf::gelu_bwd::scalar<D>,                             \
+            aicf::gelu_bwd::chain<D>{approx == AICF_GELU_BWD_APPROX_TANH}, p, A, stream);  \
+    }                                                                                      \
+    aicf_status aicf_cuda_gelu_bwd_strided_##suffix(                                       \
+        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t,             \
+        aicf_gelu_bwd_approx approx, aicf_stream stream)                                   \
+    {                                                                                      \
+        return aicf::elementwise::launch_strided(                                          \
+            aicf::gelu_bwd::strided<aicf::device_t<T>>,                                    \
+            aicf::gelu_bwd::chain<aicf::device_t<T>>{approx == AICF_GELU_BWD_APPROX_TANH}, \
+            {*gx, *gy, *y}, stream);                                                       \
     }
 
 LAUNCHERS(float, f32)

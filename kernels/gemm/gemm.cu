@@ -1,10 +1,11 @@
 // gemm on CUDA without matrix units (see gemm.cuh for the operands): f32, and f16 and bf16 at any
 // alignment and on any arch; accumulated in f32 by multiply-adds. Any M, N and K, 0 included.
 //
-// A block makes a tile of the out from k-slabs of a and b that lie in shared memory as f32, k outermost:
-// the next slab is on its way to registers while the present one is multiplied. Bound by multiply-adds
-// where M and N fill tiles.
+// A block makes a tile of the out from k-slabs of a and b that lie in shared memory as f32, k
+// outermost: the next slab is on its way to registers while the present one is multiplied. Bound by
+// multiply-adds where M and N fill tiles.
 #include "gemm.cuh"
+#include "thin.cuh"
 
 namespace aicf::gemm {
 
@@ -19,15 +20,13 @@ constexpr int kPad = 4;
 constexpr int kWarpsM = 2, kWarpsN = 4, kLanesM = 8, kLanesN = 4;
 static_assert(kWarpsM * kWarpsN * kLanesM * kLanesN == kThreads, "every thread has its place");
 
-template <int kTile>
-struct slab {
+template <int kTile> struct slab {
     float rows[kSlab][kTile + kPad];
 };
 
-// An operand seen from one tile: element (x, k), x along m or n, lies at x + k * pitch or, along_k, at
-// x * pitch + k.
-template <typename T>
-struct source {
+// An operand seen from one tile: element (x, k), x along m or n, lies at x + k * pitch or, along_k,
+// at x * pitch + k.
+template <typename T> struct source {
     const T *data;
     int64_t pitch, size, depth; // size: how many x there are from the tile's first on
     bool along_k;
@@ -35,8 +34,7 @@ struct source {
 
 // The part of a slab that one thread carries from global to shared memory, kVector elements of the
 // unit-stride dim at a time.
-template <typename T, int kTile, int kVector>
-struct carried {
+template <typename T, int kTile, int kVector> struct carried {
     static constexpr int kCount = kTile * kSlab / kThreads / kVector;
     static_assert(kCount * kVector * kThreads == kTile * kSlab, "a slab is carried whole");
     pack<T, kVector> held[kCount];
@@ -66,8 +64,8 @@ fetch(const source<T> &s, int64_t k0, carried<T, kTile, kVector> &c)
         place at = place_of<kTile, kVector>(threadIdx.x + i * kThreads, s.along_k);
         int64_t k = k0 + at.k;
         const T *p = s.data + (s.along_k ? at.x * s.pitch + k : at.x + k * s.pitch);
-        int64_t inside = s.along_k ? (at.x < s.size ? s.depth - k : 0)
-                                   : (k < s.depth ? s.size - at.x : 0);
+        int64_t inside =
+            s.along_k ? (at.x < s.size ? s.depth - k : 0) : (k < s.depth ? s.size - at.x : 0);
         if (inside >= kVector) {
             c.held[i] = load_pack<T, kVector>(p);
             continue;
@@ -103,20 +101,17 @@ put(const carried<T, kTile, kVector> &c, bool along_k, slab<kTile> &to)
 }
 
 // A thread's share of the tile: sums[i][j] is at row(i), column(j) of it.
-template <int kTileM, int kTileN>
-struct share {
+template <int kTileM, int kTileN> struct share {
     static constexpr int kM = kTileM / (kWarpsM * kLanesM), kN = kTileN / (kWarpsN * kLanesN);
     static_assert(kM % kQuad == 0 && kN % kQuad == 0, "whole quads");
 
-    __device__ static int
-    row(int i)
+    __device__ static int row(int i)
     {
         int warp = threadIdx.x / 32 / kWarpsN, lane = threadIdx.x % 32 / kLanesN;
         return warp * (kTileM / kWarpsM) + i / kQuad * (kLanesM * kQuad) + lane * kQuad + i % kQuad;
     }
 
-    __device__ static int
-    column(int j)
+    __device__ static int column(int j)
     {
         int warp = threadIdx.x / 32 % kWarpsN, lane = threadIdx.x % kLanesN;
         return warp * (kTileN / kWarpsN) + j / kQuad * (kLanesN * kQuad) + lane * kQuad + j % kQuad;
@@ -154,9 +149,10 @@ __device__ inline void
 store(const problem<T> &p, const job<T> &j, const float (&sums)[kM][kN])
 {
     using mine = share<kTileM, kTileN>;
-    bool packed = (reinterpret_cast<uintptr_t>(j.out) | static_cast<uint64_t>(p.out_pitch) * sizeof(T)) %
-                      (kQuad * sizeof(T)) ==
-                  0;
+    bool packed =
+        (reinterpret_cast<uintptr_t>(j.out) | static_cast<uint64_t>(p.out_pitch) * sizeof(T)) %
+            (kQuad * sizeof(T)) ==
+        0;
 #pragma unroll
     for (int i = 0; i < kM; i++) {
         int64_t m = j.m + mine::row(i);
@@ -189,10 +185,12 @@ store(const problem<T> &p, const job<T> &j, const float (&sums)[kM][kN])
     }
 }
 
-// kVector > 1 requires every vector of a and b to lie on its own size: `aligned` says so.
+// kVector > 1 requires every vector of a and b to lie on its own size: `aligned` says so. Two
+// blocks a multiprocessor where 128 registers a thread do; the addresses of single elements need
+// more (H200, 4095^3 in f32: 5.0 ms with one block, 9.1 ms with two that spill).
 template <typename T, int kTileM, int kTileN, int kVector>
-__global__ void __launch_bounds__(kThreads, 2)
-simt(const __grid_constant__ problem<T> p)
+__global__ void
+__launch_bounds__(kThreads, kVector > 1 ? 2 : 1) simt(const __grid_constant__ problem<T> p)
 {
     using mine = share<kTileM, kTileN>;
     __shared__ slab<kTileM> a[2];
@@ -237,7 +235,8 @@ template <typename T>
 bool
 aligned(const T *data, int64_t pitch, const int64_t *batch, int rank, int vector)
 {
-    bool whole = reinterpret_cast<uintptr_t>(data) % (vector * sizeof(T)) == 0 && pitch % vector == 0;
+    bool whole =
+        reinterpret_cast<uintptr_t>(data) % (vector * sizeof(T)) == 0 && pitch % vector == 0;
     for (int dim = 0; dim < rank; dim++) {
         whole = whole && batch[dim] % vector == 0;
     }
@@ -263,6 +262,9 @@ template <typename T>
 aicf_status
 launch(const problem<T> &p, aicf_stream stream)
 {
+    if (is_thin(p)) {
+        return launch_thin(p, stream);
+    }
     // Aligned 16-bit operands take the matrix units on every arch that has them: no vectors here.
     if constexpr (sizeof(T) == 4) {
         if (aligned(p.a, p.a_pitch, p.a_batch, p.batch_rank, kQuad) &&
@@ -277,16 +279,15 @@ launch(const problem<T> &p, aicf_stream stream)
 
 } // namespace aicf::gemm
 
-#define LAUNCHER(T, suffix)                                                                         \
-    aicf_status aicf_cuda_gemm_simt_##suffix(                                                       \
-        const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                  \
-        const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,      \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                         \
-    {                                                                                               \
-        return aicf::gemm::launch(                                                                  \
-            aicf::gemm::problem_of(                                                                 \
-                a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act),                       \
-            stream);                                                                                \
+#define LAUNCHER(T, suffix)                                                                      \
+    aicf_status aicf_cuda_gemm_simt_##suffix(                                                    \
+        const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
+        const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
+        double beta, aicf_gemm_act act, aicf_stream stream)                                      \
+    {                                                                                            \
+        return aicf::gemm::launch(                                                               \
+            aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
+            stream);                                                                             \
     }
 
 LAUNCHER(float, f32)

@@ -1,9 +1,9 @@
 // What the CUDA kernels of gemm share: out = act(alpha * a @ b + beta * c + bias) over batches.
 //
-// a[.., M, K] and b[.., K, N] each have unit stride along one of their last two dims ("row" or "col" in
-// the table; here: along k or not); c and out have it along n. Pitches and batch strides are free; a
-// batch stride of 0 broadcasts. Where beta is 0, c is not read. out may be exactly c: each element of
-// c is read by the thread that writes the out's, before it does.
+// a[.., M, K] and b[.., K, N] each have unit stride along one of their last two dims ("row" or
+// "col" in the table; here: along k or not); c and out have it along n. Pitches and batch strides
+// are free; a batch stride of 0 broadcasts. Where beta is 0, c is not read. out may be exactly c:
+// each element of c is read by the thread that writes the out's, before it does.
 #ifndef AICF_GEMM_CUH
 #define AICF_GEMM_CUH
 
@@ -16,15 +16,14 @@ namespace aicf::gemm {
 
 constexpr int kMostBatchDims = AICF_MAX_RANK - 2;
 
-template <typename T>
-struct problem {
+template <typename T> struct problem {
     const T *a, *b, *bias, *c; // bias and c may be NULL
     T *out;
     int64_t M, N, K;
     int64_t a_pitch, b_pitch, c_pitch, out_pitch; // between neighbours along the other dim
     bool a_along_k, b_along_k;                    // unit stride along k
     float alpha, beta;
-    int act; // aicf_gemm_act
+    int act;        // aicf_gemm_act
     int batch_rank; // innermost dim first
     int64_t batch_sizes[kMostBatchDims];
     int64_t a_batch[kMostBatchDims], b_batch[kMostBatchDims];
@@ -32,6 +31,7 @@ struct problem {
     int64_t batches;
     int64_t tiles_m, tiles_n;
     int64_t first; // tile of the first block of this launch, over all batches
+    bool narrow;   // one launch does it all
 };
 
 inline int64_t
@@ -40,8 +40,8 @@ stride_from_end(const aicf_view *view, int back)
     return view->strides[view->rank - back];
 }
 
-// Whether the last dim of an operand is the one of unit stride, else the one before it is. Strides of
-// dims of size 1 are 0: where no stride is 1, a dim of one element counts as having unit stride.
+// Whether the last dim of an operand is the one of unit stride, else the one before it is. Strides
+// of dims of size 1 are 0: where no stride is 1, a dim of one element counts as having unit stride.
 inline bool
 unit_is_last(const aicf_view *view)
 {
@@ -92,8 +92,7 @@ problem_of(
 
 // What a block computes: `m` and `n` are the tile's first row and column; the pointers have the
 // batch's offsets in them.
-template <typename T>
-struct job {
+template <typename T> struct job {
     const T *a, *b, *c;
     T *out;
     int64_t m, n;
@@ -101,25 +100,31 @@ struct job {
 
 // Bands of 8 rows of tiles, column by column within a band: the blocks that run at once then share
 // rows of a and columns of b in the L2.
-constexpr int64_t kBand = 8;
+constexpr uint32_t kBand = 8;
 
-template <int kTileM, int kTileN, typename T>
+template <int kTileM, int kTileN, typename Index, typename T>
 __device__ inline job<T>
-job_of(const problem<T> &p)
+job_at(const problem<T> &p, Index index)
 {
-    int64_t index = p.first + blockIdx.x;
-    int64_t tiles = p.tiles_m * p.tiles_n;
-    int64_t batch = index / tiles;
-    int64_t tile = index - batch * tiles;
-    int64_t band = tile / (kBand * p.tiles_n);
-    int64_t height = p.tiles_m - band * kBand < kBand ? p.tiles_m - band * kBand : kBand;
-    tile -= band * kBand * p.tiles_n;
+    Index tiles_m = static_cast<Index>(p.tiles_m), tiles_n = static_cast<Index>(p.tiles_n);
+    Index batch = index / (tiles_m * tiles_n);
+    Index tile = index - batch * (tiles_m * tiles_n);
+    Index band = tile / (kBand * tiles_n);
+    Index height = tiles_m - band * kBand < kBand ? tiles_m - band * kBand : kBand;
+    tile -= band * kBand * tiles_n;
+    Index column = tile / height;
 
-    job<T> j = {p.a, p.b, p.c, p.out, (band * kBand + tile % height) * kTileM,
-                tile / height * kTileN};
+    job<T> j = {
+        p.a,
+        p.b,
+        p.c,
+        p.out,
+        static_cast<int64_t>(band * kBand + tile - column * height) * kTileM,
+        static_cast<int64_t>(column) * kTileN};
     for (int dim = 0; dim < p.batch_rank; dim++) {
-        int64_t next = batch / p.batch_sizes[dim];
-        int64_t digit = batch - next * p.batch_sizes[dim];
+        Index size = static_cast<Index>(p.batch_sizes[dim]);
+        Index next = batch / size;
+        int64_t digit = static_cast<int64_t>(batch - next * size);
         batch = next;
         j.a += digit * p.a_batch[dim];
         j.b += digit * p.b_batch[dim];
@@ -127,6 +132,17 @@ job_of(const problem<T> &p)
         j.out += digit * p.out_batch[dim];
     }
     return j;
+}
+
+// 64-bit divisions, a hundred instructions each, only where 32 bits do not hold the tiles.
+template <int kTileM, int kTileN, typename T>
+__device__ inline job<T>
+job_of(const problem<T> &p)
+{
+    if (p.narrow) {
+        return job_at<kTileM, kTileN, uint32_t>(p, blockIdx.x);
+    }
+    return job_at<kTileM, kTileN, uint64_t>(p, static_cast<uint64_t>(p.first) + blockIdx.x);
 }
 
 // One block a tile of each batch, all along grid.x; launches of at most kMostBlocks.
@@ -139,6 +155,7 @@ launch_tiles(
     p.tiles_m = ceil_div(p.M, tile_m);
     p.tiles_n = ceil_div(p.N, tile_n);
     int64_t count = p.tiles_m * p.tiles_n * p.batches;
+    p.narrow = count <= kMostBlocks;
     for (p.first = 0; p.first < count; p.first += kMostBlocks) {
         int64_t left = count - p.first;
         aicf_status status = aicf::launch(

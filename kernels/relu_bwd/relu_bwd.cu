@@ -8,8 +8,7 @@
 namespace aicf::relu_bwd {
 
 struct gate {
-    __device__ float
-    operator()(float gy, float y) const
+    __device__ float operator()(float gy, float y) const
     {
         return y <= 0.0f ? 0.0f : gy;
     }
@@ -19,23 +18,23 @@ AICF_ELEMENTWISE_KERNELS(gate, 2)
 
 } // namespace aicf::relu_bwd
 
-#define LAUNCHERS(T, suffix)                                                                        \
-    aicf_status aicf_cuda_relu_bwd_vec_##suffix(                                                    \
-        const T *gy, const T *y, T *gx, int64_t A, aicf_stream stream)                              \
-    {                                                                                               \
-        using D = aicf::device_t<T>;                                                                \
-        aicf::elementwise::operands<D, 2> p = {                                                     \
-            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                                 \
-        return aicf::elementwise::launch_vec(                                                       \
-            aicf::relu_bwd::vec<D>, aicf::relu_bwd::scalar<D>, aicf::relu_bwd::gate{}, p, A,        \
-            stream);                                                                                \
-    }                                                                                               \
-    aicf_status aicf_cuda_relu_bwd_strided_##suffix(                                                \
-        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t, aicf_stream stream)  \
-    {                                                                                               \
-        return aicf::elementwise::launch_strided(                                                   \
-            aicf::relu_bwd::strided<aicf::device_t<T>>, aicf::relu_bwd::gate{}, {*gx, *gy, *y},     \
-            stream);                                                                                \
+#define LAUNCHERS(T, suffix)                                                                       \
+    aicf_status aicf_cuda_relu_bwd_vec_##suffix(                                                   \
+        const T *gy, const T *y, T *gx, int64_t A, aicf_stream stream)                             \
+    {                                                                                              \
+        using D = aicf::device_t<T>;                                                               \
+        aicf::elementwise::operands<D, 2> p = {                                                    \
+            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                                \
+        return aicf::elementwise::launch_vec(                                                      \
+            aicf::relu_bwd::vec<D>, aicf::relu_bwd::scalar<D>, aicf::relu_bwd::gate{}, p, A,       \
+            stream);                                                                               \
+    }                                                                                              \
+    aicf_status aicf_cuda_relu_bwd_strided_##suffix(                                               \
+        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t, aicf_stream stream) \
+    {                                                                                              \
+        return aicf::elementwise::launch_strided(                                                  \
+            aicf::relu_bwd::strided<aicf::device_t<T>>, aicf::relu_bwd::gate{}, {*gx, *gy, *y},    \
+            stream);                                                                               \
     }
 
 LAUNCHERS(float, f32)

@@ -1,5 +1,5 @@
-// out = factor * x (cuda), f32, f16 and bf16, computed in f32; factor is a host number or the f32 at
-// a device address, read by every thread. The two kernels and what they take are described in
+// out = factor * x (cuda), f32, f16 and bf16, computed in f32; factor is a host number or the f32
+// at a device address, read by every thread. The two kernels and what they take are described in
 // aicf/cuda/elementwise.cuh; out may be exactly x. Bound by bytes.
 #include <aicf_ops/scale.h>
 
@@ -11,8 +11,7 @@ struct times {
     const float *device; // NULL: `host`
     float host;
 
-    __device__ float
-    operator()(float x) const
+    __device__ float operator()(float x) const
     {
         return (device ? *device : host) * x;
     }
@@ -28,23 +27,23 @@ times_of(const aicf_scalar *factor)
 
 } // namespace aicf::scale
 
-#define LAUNCHERS(T, suffix)                                                                        \
-    aicf_status aicf_cuda_scale_vec_##suffix(                                                       \
-        const T *x, T *out, int64_t A, const aicf_scalar *factor, aicf_stream stream)               \
-    {                                                                                               \
-        using D = aicf::device_t<T>;                                                                \
-        aicf::elementwise::operands<D, 1> p = {{aicf::device(x)}, aicf::device(out)};               \
-        return aicf::elementwise::launch_vec(                                                       \
-            aicf::scale::vec<D>, aicf::scale::scalar<D>, aicf::scale::times_of(factor), p, A,       \
-            stream);                                                                                \
-    }                                                                                               \
-    aicf_status aicf_cuda_scale_strided_##suffix(                                                   \
-        const aicf_view *x, const aicf_view *out, int64_t, const aicf_scalar *factor,               \
-        aicf_stream stream)                                                                         \
-    {                                                                                               \
-        return aicf::elementwise::launch_strided(                                                   \
-            aicf::scale::strided<aicf::device_t<T>>, aicf::scale::times_of(factor), {*out, *x},     \
-            stream);                                                                                \
+#define LAUNCHERS(T, suffix)                                                                    \
+    aicf_status aicf_cuda_scale_vec_##suffix(                                                   \
+        const T *x, T *out, int64_t A, const aicf_scalar *factor, aicf_stream stream)           \
+    {                                                                                           \
+        using D = aicf::device_t<T>;                                                            \
+        aicf::elementwise::operands<D, 1> p = {{aicf::device(x)}, aicf::device(out)};           \
+        return aicf::elementwise::launch_vec(                                                   \
+            aicf::scale::vec<D>, aicf::scale::scalar<D>, aicf::scale::times_of(factor), p, A,   \
+            stream);                                                                            \
+    }                                                                                           \
+    aicf_status aicf_cuda_scale_strided_##suffix(                                               \
+        const aicf_view *x, const aicf_view *out, int64_t, const aicf_scalar *factor,           \
+        aicf_stream stream)                                                                     \
+    {                                                                                           \
+        return aicf::elementwise::launch_strided(                                               \
+            aicf::scale::strided<aicf::device_t<T>>, aicf::scale::times_of(factor), {*out, *x}, \
+            stream);                                                                            \
     }
 
 LAUNCHERS(float, f32)

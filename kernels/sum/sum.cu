@@ -1,6 +1,6 @@
-// out = x summed over axes (cuda): x a view of any strides, out dense, f32, f16 and bf16, accumulated
-// in f32; a sum of nothing is 0. The two stages are described in aicf/cuda/reduce.cuh; `workspace`
-// holds the first one's sums.
+// out = x summed over axes (cuda): x a view of any strides, out dense, f32, f16 and bf16,
+// accumulated in f32; a sum of nothing is 0. The two stages are described in aicf/cuda/reduce.cuh;
+// `workspace` holds the first one's sums.
 #include <aicf_ops/sum.h>
 
 #include <aicf/cuda/reduce.cuh>
@@ -12,8 +12,7 @@ AICF_REDUCE_KERNELS
 // `axes` is folded: indexes of dims of x, each at most once.
 template <typename T>
 aicf_status
-launch(
-    const aicf_view *x, T *out, const aicf_ints *axes, void *workspace, aicf_stream stream)
+launch(const aicf_view *x, T *out, const aicf_ints *axes, void *workspace, aicf_stream stream)
 {
     uint32_t bits = 0;
     for (int64_t i = 0; i < axes->count; i++) {
@@ -24,12 +23,12 @@ launch(
 
 } // namespace aicf::sum
 
-#define LAUNCHER(T, suffix)                                                                         \
-    aicf_status aicf_cuda_sum_two_stage_##suffix(                                                   \
-        const aicf_view *x, T *out, int64_t, const aicf_ints *axes, bool, void *workspace,          \
-        aicf_stream stream)                                                                         \
-    {                                                                                               \
-        return aicf::sum::launch(x, aicf::device(out), axes, workspace, stream);                    \
+#define LAUNCHER(T, suffix)                                                                \
+    aicf_status aicf_cuda_sum_two_stage_##suffix(                                          \
+        const aicf_view *x, T *out, int64_t, const aicf_ints *axes, bool, void *workspace, \
+        aicf_stream stream)                                                                \
+    {                                                                                      \
+        return aicf::sum::launch(x, aicf::device(out), axes, workspace, stream);           \
     }
 
 LAUNCHER(float, f32)

@@ -1,8 +1,8 @@
-"""Checks every CUDA launcher against float64: `python check.py LIBRARY.so [--quick | --huge] [GROUP ...]`.
+"""Every CUDA launcher against float64: `python check.py LIBRARY.so [--quick | --huge] [GROUP ...]`.
 
-Outs are poisoned with NaN and lie between guards that must not change. --quick takes the small cases
-alone (for the sanitizers), --huge adds tensors beyond 2**31 elements. Exits 1 on the first table of
-failures, each with op, shape, dtype, worst error and where.
+Outs are poisoned with NaN and lie between guards that must not change. --quick takes the small
+cases alone (for the sanitizers), --huge adds tensors beyond 2**31 elements. Prints the failures,
+each with op, shape, dtype, worst error and where, and then exits 1.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ class Guarded:
         return bool(self.all[: self.begin].isnan().all() and self.all[self.end :].isnan().all())
 
 
-def compare(name: str, got: torch.Tensor, want: torch.Tensor, tolerance: torch.Tensor | float) -> None:
-    """`tolerance` is absolute, one number or one an element; NaN only matches NaN, inf only itself."""
+def compare(
+    name: str, got: torch.Tensor, want: torch.Tensor, tolerance: torch.Tensor | float
+) -> None:
+    """`tolerance` is absolute, one or one an element; NaN only matches NaN, inf only itself."""
     global checked
     checked += 1
     got, want = got.double(), want.double()
@@ -88,10 +90,13 @@ def require(name: str, holds: bool) -> None:
 def exact(name: str, got: torch.Tensor, want: torch.Tensor) -> None:
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = kinds[got.element_size()]
-    require(f"{name}: other bits", torch.equal(got.contiguous().view(kind), want.contiguous().view(kind)))
+    require(
+        f"{name}: other bits",
+        torch.equal(got.contiguous().view(kind), want.contiguous().view(kind)),
+    )
 
 
-# ---- elementwise ----------------------------------------------------------------------------------
+# ---- elementwise -----------------------------------------------------------------------------
 
 
 def gelu_slope(y: torch.Tensor, approximate: str) -> torch.Tensor:
@@ -121,7 +126,9 @@ def elementwise_ops() -> Iterator[tuple[str, int, Sequence[Any], Callable[..., t
     yield "relu_bwd", 2, (), lambda gy, y: where(y.double() <= 0, 0.0, gy.double())
     for word, approximate in enumerate(("none", "tanh")):
         yield (
-            "gelu_bwd", 2, (ctypes.c_int(word),),
+            "gelu_bwd",
+            2,
+            (ctypes.c_int(word),),
             lambda gy, y, a=approximate: gy.double() * gelu_slope(y, a),
         )
     yield "scale", 1, (number(0.3),), lambda x: x.double() * float(torch.tensor(0.3))
@@ -149,7 +156,9 @@ def vec(launch: Launchers, quick: bool) -> None:
             close(f"{op} vec {dtype} in place of {j}", inputs[j], want, dtype)
 
 
-def strided_cases(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
+def strided_cases(
+    dtype: torch.dtype,
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Name, two inputs that broadcast, poisoned out."""
 
     def out(*shape: int) -> torch.Tensor:
@@ -160,14 +169,23 @@ def strided_cases(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch
     yield "column", random((300, 1), dtype), random((300, 129), dtype), out(300, 129)
     yield "scalar", random((1,), dtype), random((41, 5), dtype, 1), out(5, 41).t()
     yield "outer", random((513, 1), dtype), random((1, 77), dtype), out(513, 77)
-    yield "sliced", random((40, 60), dtype)[::3, 1::2], random((14, 60), dtype)[:, ::2], out(28, 60)[::2, ::2]
     yield (
-        "rank 6", random((3, 2, 4, 3, 5, 2), dtype).permute(5, 3, 1, 0, 2, 4),
-        random((2, 3, 1, 3, 1, 5), dtype), out(2, 3, 2, 3, 4, 5),
+        "sliced",
+        random((40, 60), dtype)[::3, 1::2],
+        random((14, 60), dtype)[:, ::2],
+        out(28, 60)[::2, ::2],
     )
     yield (
-        "rank 8", random((2, 3, 2, 2, 3, 2, 2, 3), dtype).permute(7, 5, 3, 1, 6, 4, 2, 0),
-        random((3, 2, 2, 3, 2, 3, 2, 2), dtype), out(2, 2, 3, 2, 3, 2, 2, 3).permute(7, 6, 5, 4, 3, 2, 1, 0),
+        "rank 6",
+        random((3, 2, 4, 3, 5, 2), dtype).permute(5, 3, 1, 0, 2, 4),
+        random((2, 3, 1, 3, 1, 5), dtype),
+        out(2, 3, 2, 3, 4, 5),
+    )
+    yield (
+        "rank 8",
+        random((2, 3, 2, 2, 3, 2, 2, 3), dtype).permute(7, 5, 3, 1, 6, 4, 2, 0),
+        random((3, 2, 2, 3, 2, 3, 2, 2), dtype),
+        out(2, 2, 3, 2, 3, 2, 2, 3).permute(7, 6, 5, 4, 3, 2, 1, 0),
     )
     yield "empty", random((0, 5), dtype), random((5,), dtype), out(0, 5)
 
@@ -175,12 +193,16 @@ def strided_cases(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch
 def strided(launch: Launchers, quick: bool) -> None:
     for (op, count, more, reference), dtype in itertools.product(elementwise_ops(), FLOATS):
         for name, a, b, out in strided_cases(dtype):
-            if op == "add":
-                inputs = [a, b]
-            else:
-                inputs = [t.broadcast_to(out.shape) for t in (a, b)[:count]]
+            inputs = [a, b][:count]
+            if op != "add":
+                inputs = [t.broadcast_to(out.shape) for t in inputs]
             launch.elementwise(op, "strided", out, *inputs, more=more)
-            close(f"{op} strided {dtype} {name}", out, reference(*inputs).broadcast_to(out.shape), dtype)
+            close(
+                f"{op} strided {dtype} {name}",
+                out,
+                reference(*inputs).broadcast_to(out.shape),
+                dtype,
+            )
     x, out = random((100, 30), torch.float32), torch.empty(100, 30, device="cuda")
     flipped = View(x.data_ptr() + 4 * 2999, 1)
     flipped.sizes[0], flipped.strides[0] = 3000, -1
@@ -190,16 +212,38 @@ def strided(launch: Launchers, quick: bool) -> None:
 
 def special(launch: Launchers, quick: bool) -> None:
     inf = float("inf")
-    hard = [inf, -inf, float("nan"), 0.0, -0.0, 1e4, -1e4, 1e20, -1e20, 3e38, -3e38, 5.5, -5.5, 1e-30, -9.0]
+    hard = [
+        inf,
+        -inf,
+        float("nan"),
+        0.0,
+        -0.0,
+        1e4,
+        -1e4,
+        1e20,
+        -1e20,
+        3e38,
+        -3e38,
+        5.5,
+        -5.5,
+        1e-30,
+        -9.0,
+    ]
     y = torch.tensor(hard, device="cuda")
     for word, approximate in enumerate(("none", "tanh")):
         import ctypes
 
         gx, gy = torch.full_like(y, float("nan")), torch.full_like(y, 2.0)
         launch.elementwise("gelu_bwd", "vec", gx, gy, y, more=(ctypes.c_int(word),))
-        close(f"gelu_bwd {approximate} at the ends", gx, 2 * gelu_slope(y, approximate), torch.float32)
+        close(
+            f"gelu_bwd {approximate} at the ends", gx, 2 * gelu_slope(y, approximate), torch.float32
+        )
     for dtype in HALVES:
-        bits = torch.arange(-32768, 32768, device="cuda", dtype=torch.int32).to(torch.int16).view(dtype)
+        bits = (
+            torch.arange(-32768, 32768, device="cuda", dtype=torch.int32)
+            .to(torch.int16)
+            .view(dtype)
+        )
         out = torch.empty_like(bits)
         launch.elementwise("relu", "vec", out, bits)
         want = torch.where(bits.double() <= 0, 0.0, bits.double())
@@ -210,16 +254,25 @@ def special(launch: Launchers, quick: bool) -> None:
         compare(f"add of every {dtype}", out, want, 0.0)
 
 
-# ---- copy -----------------------------------------------------------------------------------------
+# ---- copy ------------------------------------------------------------------------------------
 
-ANY = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8)
+ANY: tuple[torch.dtype, ...] = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+)
 ANY += (torch.int16, torch.int32, torch.int64, torch.bool)
 
 
 def counting(shape: Sequence[int], dtype: torch.dtype, offset: int = 0) -> torch.Tensor:
     count = torch.Size(shape).numel()
     bytes_each = torch.empty(0, dtype=dtype).element_size()
-    raw = torch.randint(0, 2 if dtype == torch.bool else 255, ((count + offset) * bytes_each,), device="cuda")
+    raw = torch.randint(
+        0, 2 if dtype == torch.bool else 255, ((count + offset) * bytes_each,), device="cuda"
+    )
     return raw.to(torch.uint8).view(dtype)[offset:].view(shape)
 
 
@@ -229,8 +282,16 @@ def copy(launch: Launchers, quick: bool) -> None:
             x, out = counting((size,), dtype, at), counting((size,), dtype, to)
             launch.elementwise("copy", "flat", out, x)
             exact(f"copy flat {dtype} {size} from {at} to {to}", out, x)
-        # Transposing tiles: whole and cut; rows too short for tiles; batched; three dims turned around.
-        for shape in ((64, 64), (65, 33), (128, 16), (1000, 15), (3, 70, 129), (5, 16, 16), (200, 3, 40)):
+        # Tiles whole and cut; rows too short for tiles; batches; three dims turned around.
+        for shape in (
+            (64, 64),
+            (65, 33),
+            (128, 16),
+            (1000, 15),
+            (3, 70, 129),
+            (5, 16, 16),
+            (200, 3, 40),
+        ):
             x = counting(shape, dtype)
             for order in itertools.permutations(range(len(shape))):
                 view = x.permute(order)
@@ -249,14 +310,29 @@ def copy(launch: Launchers, quick: bool) -> None:
         exact(f"copy strided {dtype} of a pitched matrix", out, wide[:, :45][:80])
 
 
-# ---- bias -----------------------------------------------------------------------------------------
+# ---- bias ------------------------------------------------------------------------------------
 
 # (shape, axis): columns, rows, images; odd and whole in vectors; 1 along each dim; empty.
 BIASED = (
-    ((5, 7), 1), ((64, 128), 1), ((33, 1000), 1), ((128, 31), 0), ((2, 3, 49), 1), ((4, 64, 56, 56), 1),
-    ((3, 5, 7, 3), 3), ((1, 1), 0), ((7, 1), 1), ((1, 9), 1), ((0, 4), 1), ((4, 0), 0), ((6, 0, 3), 1),
-    ((2048, 8), 1), ((8, 5000), 0), ((70_000, 3), 1), ((3, 70_000), 1), ((2, 3, 8), 1),
-)  # fmt: skip
+    ((5, 7), 1),
+    ((64, 128), 1),
+    ((33, 1000), 1),
+    ((128, 31), 0),
+    ((2, 3, 49), 1),
+    ((4, 64, 56, 56), 1),
+    ((3, 5, 7, 3), 3),
+    ((1, 1), 0),
+    ((7, 1), 1),
+    ((1, 9), 1),
+    ((0, 4), 1),
+    ((4, 0), 0),
+    ((6, 0, 3), 1),
+    ((2048, 8), 1),
+    ((8, 5000), 0),
+    ((70_000, 3), 1),
+    ((3, 70_000), 1),
+    ((2, 3, 8), 1),
+)
 
 
 def bias(launch: Launchers, quick: bool) -> None:
@@ -287,11 +363,16 @@ def bias(launch: Launchers, quick: bool) -> None:
     close("bias_add in place", x, want, torch.float32)
 
 
-# ---- sum ------------------------------------------------------------------------------------------
+# ---- sum -------------------------------------------------------------------------------------
 
 
 def summed(
-    name: str, got: torch.Tensor, x: torch.Tensor, axes: Sequence[int], dtype: torch.dtype, length: int
+    name: str,
+    got: torch.Tensor,
+    x: torch.Tensor,
+    axes: Sequence[int],
+    dtype: torch.dtype,
+    length: int,
 ) -> None:
     """Within K eps of f32 on the sum of magnitudes, and the result's own rounding."""
     double = x.double()
@@ -323,9 +404,24 @@ def sums(launch: Launchers, quick: bool) -> None:
                     summed(title, guarded.out, x, axes, dtype, length)
                     require(f"{title}: guard", guarded.intact())
         # Long and short, wide and narrow: one sum of many, many of few, splits and none.
-        shapes = [((3_000_001,), (0,)), ((7, 100_003), (1,)), ((100_003, 7), (0,)), ((4096, 4096), (1,))]
-        shapes += [((4096, 4096), (0,)), ((300_000, 5), (1,)), ((5, 300_000), (0,)), ((2, 3, 200_000), (0, 2))]
-        shapes += [((64, 64, 3136), (0, 2)), ((1, 1), (0, 1)), ((1_000_000,), ()), ((513, 1025), (1,))]
+        shapes: list[Any] = [
+            ((3_000_001,), (0,)),
+            ((7, 100_003), (1,)),
+            ((100_003, 7), (0,)),
+            ((4096, 4096), (1,)),
+        ]
+        shapes += [
+            ((4096, 4096), (0,)),
+            ((300_000, 5), (1,)),
+            ((5, 300_000), (0,)),
+            ((2, 3, 200_000), (0, 2)),
+        ]
+        shapes += [
+            ((64, 64, 3136), (0, 2)),
+            ((1, 1), (0, 1)),
+            ((1_000_000,), ()),
+            ((513, 1025), (1,)),
+        ]
         for (shape, axes), offset in itertools.product(() if quick else shapes, (0, 1, 3)):
             x = random(shape, dtype, offset)
             guarded = Guarded([s for d, s in enumerate(shape) if d not in axes], dtype)
@@ -339,18 +435,26 @@ def sums(launch: Launchers, quick: bool) -> None:
     half = torch.tensor([32000.0] * 4 + [-32000.0] * 4, device="cuda").half()
     out = torch.empty((), dtype=torch.float16, device="cuda")
     launch.sum(half, out, (0,))
-    compare("sum of four times 32000 and four times -32000", out, torch.zeros((), device="cuda"), 0.0)
+    compare(
+        "sum of four times 32000 and four times -32000", out, torch.zeros((), device="cuda"), 0.0
+    )
     ones = torch.ones(1000, dtype=torch.bfloat16, device="cuda")
     out = torch.empty((), dtype=torch.bfloat16, device="cuda")
     launch.sum(ones, out, (0,))
     compare("sum of 1000 bf16 ones", out, torch.full((), 1000.0, device="cuda"), 0.0)
 
 
-# ---- gemm -----------------------------------------------------------------------------------------
+# ---- gemm ------------------------------------------------------------------------------------
 
 
 def operand(
-    batch: Sequence[int], rows: int, columns: int, layout: str, dtype: torch.dtype, slack: int, offset: int
+    batch: Sequence[int],
+    rows: int,
+    columns: int,
+    layout: str,
+    dtype: torch.dtype,
+    slack: int,
+    offset: int,
 ) -> torch.Tensor:
     """A matrix whose last (row) or last but one dim (col) has unit stride, `slack` elements of NaN
     between its rows; `offset` moves its first element."""
@@ -363,9 +467,21 @@ def operand(
 
 
 def check_gemm(
-    launch: Launchers, kernel: str, dtype: torch.dtype, shape: tuple[int, int, int], layouts: str, *,
-    batch_a: Sequence[int] = (), batch_b: Sequence[int] = (), slack: int = 0, offset: int = 0,
-    bias: bool = False, c: str = "none", alpha: float = 1.0, beta: float = 0.0, act: str = "none",
+    launch: Launchers,
+    kernel: str,
+    dtype: torch.dtype,
+    shape: tuple[int, int, int],
+    layouts: str,
+    *,
+    batch_a: Sequence[int] = (),
+    batch_b: Sequence[int] = (),
+    slack: int = 0,
+    offset: int = 0,
+    bias: bool = False,
+    c: str = "none",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    act: str = "none",
 ) -> None:
     m, n, k = shape
     kinds = {"r": "row", "c": "col"}
@@ -409,9 +525,22 @@ def check_gemm(
 
 # 1; below, at and above a fragment, a tile of each size, a slab; several slabs and none.
 SHAPES = (
-    (1, 1, 1), (1, 1, 40), (1, 64, 64), (64, 1, 64), (5, 3, 2), (16, 8, 16), (17, 9, 33), (64, 64, 64),
-    (65, 63, 31), (128, 128, 32), (129, 257, 96), (130, 70, 200), (8, 8, 0), (33, 65, 0), (256, 256, 1000),
-)  # fmt: skip
+    (1, 1, 1),
+    (1, 1, 40),
+    (1, 64, 64),
+    (64, 1, 64),
+    (5, 3, 2),
+    (16, 8, 16),
+    (17, 9, 33),
+    (64, 64, 64),
+    (65, 63, 31),
+    (128, 128, 32),
+    (129, 257, 96),
+    (130, 70, 200),
+    (8, 8, 0),
+    (33, 65, 0),
+    (256, 256, 1000),
+)
 
 
 def gemm(launch: Launchers, quick: bool) -> None:
@@ -419,22 +548,60 @@ def gemm(launch: Launchers, quick: bool) -> None:
     for kernel, dtype in kinds:
         for shape, layouts in itertools.product(SHAPES, ("rr", "rc", "cr", "cc")):
             if kernel == "mma":  # pitches on 16 bytes: slack makes them so
-                whole = tuple(-(-s // 8) * 8 for s in shape)
-                check_gemm(launch, kernel, dtype, whole, layouts)
+                m, n, k = (-(-s // 8) * 8 for s in shape)
+                check_gemm(launch, kernel, dtype, (m, n, k), layouts)
                 odd(launch, dtype, shape, layouts)
             else:
                 check_gemm(launch, kernel, dtype, shape, layouts)
                 check_gemm(launch, kernel, dtype, shape, layouts, slack=3, offset=1)
         size = (72, 88, 104)
-        for bias, c, act in itertools.product((False, True), ("none", "given", "in place"), ("none", "relu", "gelu")):
+        for bias, c, act in itertools.product(
+            (False, True), ("none", "given", "in place"), ("none", "relu", "gelu")
+        ):
             beta = 0.0 if c == "none" else -0.7
-            check_gemm(launch, kernel, dtype, size, "rr", bias=bias, c=c, beta=beta, alpha=1.3, act=act)
-        check_gemm(launch, kernel, dtype, size, "rc", c="unread", beta=0.0)
-        check_gemm(launch, kernel, dtype, (16, 24, 0), "rr", c="given", beta=2.0, bias=True, act="gelu")
-        for batches in (((3,), (3,)), ((1,), (4,)), ((2, 1, 3), (1, 5, 1)), ((0,), (0,)), ((2, 3), ()), ((), (2, 2, 2))):
             check_gemm(
-                launch, kernel, dtype, (24, 40, 48), "rc", batch_a=batches[0], batch_b=batches[1], c="given", beta=1.0
+                launch, kernel, dtype, size, "rr", bias=bias, c=c, beta=beta, alpha=1.3, act=act
             )
+        check_gemm(launch, kernel, dtype, size, "rc", c="unread", beta=0.0)
+        check_gemm(
+            launch, kernel, dtype, (16, 24, 0), "rr", c="given", beta=2.0, bias=True, act="gelu"
+        )
+        for batches in (
+            ((3,), (3,)),
+            ((1,), (4,)),
+            ((2, 1, 3), (1, 5, 1)),
+            ((0,), (0,)),
+            ((2, 3), ()),
+            ((), (2, 2, 2)),
+        ):
+            check_gemm(
+                launch,
+                kernel,
+                dtype,
+                (24, 40, 48),
+                "rc",
+                batch_a=batches[0],
+                batch_b=batches[1],
+                c="given",
+                beta=1.0,
+            )
+        for layouts in ("rr", "rc", "cr", "cc"):  # vectors: batches, options, more k than one round
+            more: dict[str, Any] = {"c": "given", "beta": 0.5, "bias": True, "act": "gelu"}
+            check_gemm(
+                launch, kernel, dtype, (1, 40, 1048), layouts, batch_a=(5,), batch_b=(5,), **more
+            )
+            if kernel == "simt":
+                check_gemm(
+                    launch,
+                    kernel,
+                    dtype,
+                    (40, 1, 1048),
+                    layouts,
+                    batch_a=(5,),
+                    batch_b=(5,),
+                    **more,
+                )
+                check_gemm(launch, kernel, dtype, (77, 1, 515), layouts, slack=1, offset=1, **more)
         if quick:
             continue
         check_gemm(launch, kernel, dtype, (8, 8, 8), "rr", batch_a=(70_000,), batch_b=(70_000,))
@@ -469,16 +636,23 @@ def odd(launch: Launchers, dtype: torch.dtype, shape: tuple[int, int, int], layo
     require(f"{name}: guard", guarded.intact() and bool(guarded.out[:, n:].isnan().all()))
 
 
-# ---- graphs, and beyond 2**31 ---------------------------------------------------------------------
+# ---- graphs, and beyond 2**31 ----------------------------------------------------------------
 
 
 def capture(launch: Launchers, quick: bool) -> None:
     """Each launcher's first call in the process is captured, then replayed on changed inputs."""
     import ctypes
 
-    x, y, out = (torch.zeros(4096, 48, device="cuda") for _ in range(3))
-    turned, shrunk, total = torch.zeros(48, 4096, device="cuda"), torch.zeros(48, device="cuda"), torch.zeros((), device="cuda")
-    half, product = torch.zeros(48, 4096, dtype=torch.bfloat16, device="cuda"), torch.zeros(48, 48, dtype=torch.bfloat16, device="cuda")
+    x, y = (torch.zeros(4096, 48, device="cuda") for _ in range(2))
+    turned, shrunk, total = (
+        torch.zeros(48, 4096, device="cuda"),
+        torch.zeros(48, device="cuda"),
+        torch.zeros((), device="cuda"),
+    )
+    half, product = (
+        torch.zeros(48, 4096, dtype=torch.bfloat16, device="cuda"),
+        torch.zeros(48, 48, dtype=torch.bfloat16, device="cuda"),
+    )
     outs = [torch.zeros_like(x) for _ in range(8)]
     product32 = torch.zeros(48, 48, device="cuda")
     graph = torch.cuda.CUDAGraph()
@@ -502,7 +676,14 @@ def capture(launch: Launchers, quick: bool) -> None:
         y.normal_()
         half.normal_()
         graph.replay()
-        want = [x + y, x + y[:1], x.relu(), torch.where(y <= 0, 0.0, x), x * gelu_slope(y, "none"), x * y[0, 0]]
+        want = [
+            x + y,
+            x + y[:1],
+            x.relu(),
+            torch.where(y <= 0, 0.0, x),
+            x * gelu_slope(y, "none"),
+            x * y[0, 0],
+        ]
         for i, tensor in enumerate([*want, x, x + y[0]]):
             close(f"captured {i}", outs[i], tensor, torch.float32)
         exact("captured transpose", turned, x.t())
@@ -567,9 +748,16 @@ def huge(launch: Launchers, quick: bool) -> None:
 
 
 GROUPS = {
-    "capture": capture, "vec": vec, "strided": strided, "special": special, "copy": copy, "bias": bias,
-    "sums": sums, "gemm": gemm, "huge": huge,
-}  # fmt: skip
+    "capture": capture,
+    "vec": vec,
+    "strided": strided,
+    "special": special,
+    "copy": copy,
+    "bias": bias,
+    "sums": sums,
+    "gemm": gemm,
+    "huge": huge,
+}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """The CUDA launchers without their modules: built into one library, called on torch tensors.
 
-`python launchers.py build INCLUDE OUT.so [KERNEL.cu ...]` compiles; INCLUDE is the folder that holds
-`aicf_ops/`. What a module's `prepare` would do, views included, is done here a second time, in
-Python, so that kernels are tested against an independent reading of the contract.
+`python launchers.py build INCLUDE OUT.so [KERNEL.cu ...]` compiles; INCLUDE is the folder that
+holds `aicf_ops/`. What a module's `prepare` would do, views included, is done here a second time,
+in Python, so that kernels are tested against an independent reading of the contract.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Status(ctypes.Structure):
     ]
 
 
-# ---- building -------------------------------------------------------------------------------------
+# ---- building --------------------------------------------------------------------------------
 
 
 def sources() -> list[Path]:
@@ -74,7 +74,7 @@ def source_hash() -> str:
 def build(
     include: Path, out: Path, files: Sequence[Path], jobs: int = 2, root: Path = ROOT
 ) -> None:
-    """Compiles the kernels with the flags of the build, and a table that finds launchers by name."""
+    """Compiles the kernels, and a table that finds their launchers by name."""
     flags = ["-O3", "-std=c++17", f"-I{root}/include", f"-I{include}"]
     flags += ["-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-exceptions"]
     for arch in ARCHS:
@@ -107,7 +107,7 @@ def build(
         subprocess.run(["nvcc", "-shared", "-cudart", "static", "-o", out, *objects], check=True)
 
 
-# ---- calling --------------------------------------------------------------------------------------
+# ---- calling ---------------------------------------------------------------------------------
 
 
 def own(t: torch.Tensor) -> View:
@@ -217,7 +217,12 @@ class Launchers:
             raise CudaError(f"{name}: kind {status.kind}, error {status.native}")
 
     def elementwise(
-        self, op: str, kernel: str, out: torch.Tensor, *inputs: torch.Tensor, more: Sequence[Any] = ()
+        self,
+        op: str,
+        kernel: str,
+        out: torch.Tensor,
+        *inputs: torch.Tensor,
+        more: Sequence[Any] = (),
     ) -> None:
         dims = [t.numel() for t in inputs] if op == "add" else [out.numel()]
         tensors = joint(out, *inputs) if kernel == "strided" else [*inputs, out]
@@ -249,9 +254,17 @@ class Launchers:
         self.call(name, own(x), out, x.numel(), folded, False, workspace)
 
     def gemm(
-        self, kernel: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *,
-        bias: torch.Tensor | None = None, c: torch.Tensor | None = None, alpha: float = 1.0,
-        beta: float = 0.0, act: str = "none",
+        self,
+        kernel: str,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        out: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        act: str = "none",
     ) -> None:
         view_a, view_b, view_c, view_out = matrix(out, a, b, c)
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]

@@ -1,4 +1,5 @@
-// Launching: how a launcher of a CUDA kernel hands over its arguments and answers for its own error.
+// Launching: how a launcher of a CUDA kernel hands over its arguments and answers for its own
+// error.
 #ifndef AICF_CUDA_LAUNCH_CUH
 #define AICF_CUDA_LAUNCH_CUH
 
@@ -28,8 +29,7 @@ status_of(cudaError_t error)
     return status;
 }
 
-template <typename T>
-struct exactly {
+template <typename T> struct exactly {
     using type = T;
 };
 
@@ -53,9 +53,9 @@ launch(
     return status_of(error);
 }
 
-// Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch, since
-// the attribute belongs to the current device. The value is one constant a kernel, so that two
-// threads cannot lower it for each other. Legal while a stream is captured.
+// Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch,
+// since the attribute belongs to the current device. The value is one constant a kernel, so that
+// two threads cannot lower it for each other. Legal while a stream is captured.
 template <typename... P>
 aicf_status
 allow_shared(void (*kernel)(P...), int bytes)

@@ -1,5 +1,5 @@
-// Numbers: the device types behind the launchers' structs, their way to f32 and back, 16-byte packs,
-// and division by a number known at launch.
+// Numbers: the device types behind the launchers' structs, their way to f32 and back, 16-byte
+// packs, and division by a number known at launch.
 #ifndef AICF_CUDA_NUMERIC_CUH
 #define AICF_CUDA_NUMERIC_CUH
 
@@ -13,20 +13,16 @@ namespace aicf {
 // ---- types --------------------------------------------------------------------------------------
 
 // aicf_f16 and aicf_bf16 are plain bits, in C and CUDA alike; these are the same bits as numbers.
-template <typename T>
-struct device_type {
+template <typename T> struct device_type {
     using type = T;
 };
-template <>
-struct device_type<aicf_f16> {
+template <> struct device_type<aicf_f16> {
     using type = __half;
 };
-template <>
-struct device_type<aicf_bf16> {
+template <> struct device_type<aicf_bf16> {
     using type = __nv_bfloat16;
 };
-template <typename T>
-using device_t = typename device_type<T>::type;
+template <typename T> using device_t = typename device_type<T>::type;
 
 template <typename T>
 const device_t<T> *
@@ -61,8 +57,7 @@ to_f32(__nv_bfloat16 x)
 }
 
 // Rounds to nearest even.
-template <typename T>
-__device__ inline T of_f32(float x);
+template <typename T> __device__ inline T of_f32(float x);
 
 template <>
 __device__ inline float
@@ -89,11 +84,9 @@ of_f32<__nv_bfloat16>(float x)
 
 constexpr int kPackBytes = 16; // the widest access of one thread
 
-template <typename T>
-constexpr int kPackSize = kPackBytes / static_cast<int>(sizeof(T));
+template <typename T> constexpr int kPackSize = kPackBytes / static_cast<int>(sizeof(T));
 
-template <typename T, int kSize = kPackSize<T>>
-struct alignas(sizeof(T) * kSize) pack {
+template <typename T, int kSize = kPackSize<T>> struct alignas(sizeof(T) * kSize) pack {
     T lane[kSize];
 };
 
@@ -213,10 +206,10 @@ head_of(const T *p, int64_t n)
 
 // ---- division -----------------------------------------------------------------------------------
 
-// n / divisor for 0 <= n < 2^31 and 1 <= divisor < 2^31 by a multiplication, an addition and a shift:
-// with s the least shift for which 2^s >= divisor and m = floor(2^32 (2^s - divisor) / divisor) + 1,
-// the quotient is (mulhi(n, m) + n) >> s (Granlund and Montgomery, 1994, for n below 2^31, where the
-// sum cannot carry).
+// n / divisor for 0 <= n < 2^31 and 1 <= divisor < 2^31 by a multiplication, an addition and a
+// shift: with s the least shift for which 2^s >= divisor and m = floor(2^32 (2^s - divisor) /
+// divisor) + 1, the quotient is (mulhi(n, m) + n) >> s (Granlund and Montgomery, 1994, for n below
+// 2^31, where the sum cannot carry).
 struct divider {
     uint32_t divisor, multiplier, shift;
 };
@@ -229,8 +222,7 @@ divider_of(int64_t divisor)
         d.shift++;
     }
     uint64_t excess = (uint64_t{1} << d.shift) - static_cast<uint64_t>(divisor);
-    d.multiplier =
-        static_cast<uint32_t>((excess << 32) / static_cast<uint64_t>(divisor) + 1);
+    d.multiplier = static_cast<uint32_t>((excess << 32) / static_cast<uint64_t>(divisor) + 1);
     return d;
 }
 

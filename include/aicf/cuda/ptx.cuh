@@ -1,5 +1,5 @@
-// The instructions that CUDA C++ has no word for, one function an instruction, nothing else. Addresses
-// in shared memory are 32-bit ones (`shared_address`). All are of sm_80 and later.
+// The instructions that CUDA C++ has no word for, one function an instruction, nothing else.
+// Addresses in shared memory are 32-bit ones (`shared_address`). All are of sm_80 and later.
 #ifndef AICF_CUDA_PTX_CUH
 #define AICF_CUDA_PTX_CUH
 
@@ -18,8 +18,8 @@ shared_address(const void *p)
 
 // ---- asynchronous copies ------------------------------------------------------------------------
 
-// 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros; none
-// of `from` is read beyond them. Past the L1: a tile is read once a block.
+// 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros;
+// none of `from` is read beyond them. Past the L1: a tile is read once a block.
 __device__ inline void
 copy_async_16(uint32_t to, const void *from, int bytes)
 {
@@ -51,8 +51,8 @@ copy_async_wait()
 
 // ---- matrix fragments ---------------------------------------------------------------------------
 
-// Four 8 x 8 blocks of 16-bit values; lane l names row l % 8 of block l / 8. Thread t then holds, of
-// each block, the elements 2 (t % 4) and the next of row t / 4.
+// Four 8 x 8 blocks of 16-bit values; lane l names row l % 8 of block l / 8. Thread t then holds,
+// of each block, the elements 2 (t % 4) and the next of row t / 4.
 __device__ inline void
 ldmatrix_x4(uint32_t row, uint32_t (&r)[4])
 {
@@ -73,8 +73,8 @@ ldmatrix_x4_trans(uint32_t row, uint32_t (&r)[4])
 }
 
 // d[16 x 8] += a[16 x 16] * b[16 x 8], f32 sums. Thread t, with g = t / 4 and c = 2 (t % 4), holds
-// d: (g, c) (g, c + 1) (g + 8, c) (g + 8, c + 1); pairs of a: (g, c) (g + 8, c) (g, c + 8) (g + 8, c + 8);
-// pairs of b along k: (c, g) (c + 8, g).
+// d: (g, c) (g, c + 1) (g + 8, c) (g + 8, c + 1); pairs of a: (g, c) (g + 8, c) (g, c + 8) (g + 8,
+// c + 8); pairs of b along k: (c, g) (c + 8, g).
 __device__ inline void
 mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __half)
 {
