@@ -9,9 +9,9 @@
 
 typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
 
-/* Functions that may be NULL say so; then the backend has no such notion. `status.backend` is filled
-   in by the caller. None of them leaves an error behind that it did not report, nor takes one that
-   it did not cause. */
+/* Functions that may be NULL say so; then the backend has no such notion. `status.backend` is
+   filled in by the caller. None of them leaves an error behind that it did not report, nor takes
+   one that it did not cause. */
 typedef struct aicf_backend {
     uint32_t size;
     uint32_t version;
@@ -22,7 +22,8 @@ typedef struct aicf_backend {
     const char *(*unusable)(void);
     /* Ten times the compute capability of the device, -1 if unknown. NULL: kernels have no arch. */
     int (*arch)(aicf_device device);
-    /* Makes the device current for this thread and says which was; leave puts that back. NULL: none. */
+    /* Makes the device current for this thread and says which was, which leave puts back. NULL:
+       none. */
     aicf_status (*enter)(aicf_device device, int32_t *previous);
     void (*leave)(int32_t previous);
     /* Memory that is ordered by the stream, from the first use after to the last use before. */
@@ -31,8 +32,10 @@ typedef struct aicf_backend {
     /* Work queued on `stream` from now on runs after what is queued on `other` now. NULL: none. */
     aicf_status (*wait)(aicf_device device, aicf_stream stream, aicf_stream other);
     aicf_status (*synchronize)(aicf_device device, aicf_stream stream);
-    /* The name of a native error, what it means and what helps; at most `size` bytes with the NUL. */
+    /* The name of a native error, what it means, what helps; at most `size` bytes with the NUL. */
     void (*error_text)(int32_t native, char *text, size_t size);
+    /* The device that memory of unknown origin is on. NULL: nobody knows. */
+    aicf_status (*locate)(const void *memory, aicf_device *device);
 } aicf_backend;
 
 #endif

@@ -1,6 +1,7 @@
 /* New outs, by the framework of the inputs. Memory is taken in the order it shall have and turned
    into the out's shape afterwards, because allocators know row-major alone. */
 #include "core.h"
+#include "dtype.h"
 
 #include <string.h>
 
@@ -61,22 +62,12 @@ by_exchange(const dl_exchange *api, const aicf_inferred *out, const int perm[])
 
 /* ---- by a module that is like numpy ---------------------------------------------------------- */
 
+/* NULL: numpy has no such dtype. */
 static const char *
 typestr_of(aicf_dtype dtype)
 {
-#define BY_DTYPE(id, name, code, bits, ctype, numpy, typestr, format) \
-    {AICF_DTYPE(code, bits), typestr},
-    static const struct {
-        aicf_dtype dtype;
-        const char *typestr;
-    } known[] = {AICF_DTYPES(BY_DTYPE)};
-#undef BY_DTYPE
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].dtype == dtype && *known[i].typestr) {
-            return known[i].typestr;
-        }
-    }
-    return NULL;
+    const dtype_words *words = dtype_words_of(dtype);
+    return words && *words->typestr ? words->typestr : NULL;
 }
 
 static PyObject *
@@ -124,6 +115,36 @@ by_module(const char *name, const aicf_inferred *out, const int perm[])
     return view;
 }
 
+/* ---- by a torch of before the exchange API --------------------------------------------------- */
+
+static PyObject *
+by_torch(const aicf_inferred *out)
+{
+    PyObject *name = dtype_spelling(dtype_words_of(out->dtype));
+    PyObject *torch = PyImport_ImportModule("torch"), *made = NULL;
+    PyObject *dtype = torch && name ? PyObject_GetAttr(torch, name) : NULL;
+    PyObject *device = PyUnicode_FromFormat(
+        out->device.type == DL_CPU ? "cpu" : "cuda:%d", (int)out->device.index);
+    PyObject *sizes = tuple_of(out->sizes, NULL, out->rank);
+    PyObject *strides = out->ordered ? tuple_of(out->strides, NULL, out->rank) : NULL;
+    PyObject *kwargs =
+        dtype && device ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
+    PyObject *args = !sizes          ? NULL
+                     : !out->ordered ? PyTuple_Pack(1, sizes)
+                     : strides       ? PyTuple_Pack(2, sizes, strides)
+                                     : NULL;
+    PyObject *empty =
+        torch ? PyObject_GetAttrString(torch, out->ordered ? "empty_strided" : "empty") : NULL;
+    if (kwargs && args && empty) {
+        made = PyObject_Call(empty, args, kwargs);
+    }
+    PyObject *used[] = {name, torch, dtype, device, sizes, strides, kwargs, args, empty};
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
+        Py_XDECREF(used[i]);
+    }
+    return made;
+}
+
 /* ---- which ----------------------------------------------------------------------------------- */
 
 static bool
@@ -151,6 +172,9 @@ allocate_out(frame *f, const source *like, aicf_inferred *out)
         return by_exchange(like->exchange, out, perm);
     }
     int owner = like ? like->framework : FRAMEWORK_NONE;
+    if (owner == FRAMEWORK_TORCH) {
+        return by_torch(out);
+    }
     bool array = typestr_of(out->dtype) != NULL;
     if (array && is_host(f, out->device) && (owner == FRAMEWORK_NUMPY || owner == FRAMEWORK_NONE)) {
         PyObject *made = by_module("numpy", out, perm);

@@ -1,201 +1,14 @@
-/* aicf_rt.Call: an op checked and made ready once. What it launches is a prepared block that never
-   changes and is counted: a launch holds it, set() makes another and swaps. The block owns the
-   memory of its tensors, not only the objects: one that is resized or re-seated leaves the call on
-   the old memory, alive. */
-#include "core.h"
+/* aicf_rt.Call: an op checked and made ready once. What it launches is a block that never changes:
+   a launch holds it, set() makes another and swaps. */
+#include "block.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* A tensor that blocks share. Counted; the last one releases it. */
-typedef struct kept {
-    int64_t references;
-    PyObject *object; /* NULL: absent */
-    aicf_tensor t;
-} kept;
-
-typedef struct block {
-    int64_t references;
-    aicf_handle *handle;
-    aicf_call *call;    /* prepared */
-    aicf_call *options; /* as it was before prepare, for the next one */
-    const dl_exchange *exchange;
-    uint64_t given;
-    int count;
-    kept *tensors[];
-} block;
 
 typedef struct bound {
     PyObject_HEAD block *block;
 } bound;
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
-static void
-kept_drop(kept *k)
-{
-    if (k && __atomic_sub_fetch(&k->references, 1, __ATOMIC_ACQ_REL) == 0) {
-        tensor_release(&k->t);
-        Py_XDECREF(k->object);
-        PyMem_Free(k);
-    }
-}
-
-/* Requires the GIL; keeps a pending exception. */
-static void
-block_drop(block *b)
-{
-    if (!b || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < b->count; i++) {
-        kept_drop(b->tensors[i]);
-    }
-    handle_close(b->handle);
-    free(b->call);
-    free(b->options);
-    PyMem_Free(b);
-    PyErr_Restore(type, value, trace);
-}
-
-/* Calls are 16-byte aligned. */
-static aicf_call *
-call_copy(const aicf_call *call, size_t bytes)
-{
-    aicf_call *copy = malloc(bytes);
-    if (copy) {
-        memcpy(copy, call, bytes);
-    }
-    return copy;
-}
-
-static block *
-block_create(const frame *f)
-{
-    block *b = PyMem_Calloc(1, sizeof *b + sizeof(kept *) * (size_t)f->count);
-    if (b) {
-        b->references = 1;
-        b->handle = handle_share(f->handle);
-        b->count = f->count;
-        b->given = f->given;
-        b->options = call_copy(f->call, f->op->call_size);
-        b->call = malloc(aicf_call_bytes(f->op, f->count));
-    }
-    if (b && (!b->options || !b->call)) {
-        block_drop(b);
-        b = NULL;
-    }
-    if (!b) {
-        PyErr_NoMemory();
-    }
-    return b;
-}
-
-/* Takes over the tensors that the frame owns. */
-static int
-block_keep(block *b, frame *f)
-{
-    for (int i = 0; i < f->count; i++) {
-        if (b->tensors[i]) { /* shared with the block before */
-            continue;
-        }
-        kept *k = PyMem_Calloc(1, sizeof *k);
-        if (!k) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        k->references = 1;
-        k->t = f->t[i];
-        k->object = f->t[i].absent ? NULL : Py_NewRef(f->objects[i]);
-        f->t[i].release = NULL;
-        f->seen[i] = 0;
-        b->tensors[i] = k;
-    }
-    return 0;
-}
-
-/* Owns what is not shared with the block before. */
-static int
-frame_own(frame *f, kept *const *shared)
-{
-    memset(f->seen, 0, (size_t)f->count);
-    f->holds = true;
-    for (int i = 0; i < f->count; i++) {
-        bool absent = !f->objects[i] || f->objects[i] == Py_None;
-        if (shared[i]) {
-            f->t[i] = shared[i]->t;
-            f->t[i].release = NULL;
-        } else if (absent) {
-            const aicf_param *param = &f->op->params_of[frame_param(f, i)];
-            if (!param->optional && param->role != AICF_SCALAR) {
-                return raise_misuse(f->op, param->name, f->objects[i] ? "is None" : "is missing");
-            }
-            f->t[i] = (aicf_tensor){.absent = true, .dense = true};
-        } else if (frame_own_one(f, i) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Prepares the frame's call into `b`, which then owns its tensors. */
-static int
-block_prepare(block *b, frame *f)
-{
-    if (frame_own(f, b->tensors) < 0) {
-        return -1;
-    }
-    variant_choose(f);
-    aicf_status status = f->status;
-    if (status.kind == AICF_OK) {
-        status = f->op->prepare(f->t, f->call);
-    }
-    if (status.kind) {
-        raise_status(f->handle, f->call, f->t, status);
-        return -1;
-    }
-    memcpy(b->call, f->call, aicf_call_bytes(f->op, f->count));
-    if (b->call->launch && !backend_of_call(b->call)->host) {
-        b->exchange = exchange_of_tensors(f->t, f->count);
-    }
-    return block_keep(b, f);
-}
-
-/* ---- launching ------------------------------------------------------------------------------- */
-
-/* A launch that sets anything sets it in a copy. */
-static aicf_status
-block_launch_copy(block *b)
-{
-    aicf_call *copy = call_copy(b->call, aicf_call_bytes(b->call->op, b->count));
-    if (!copy) {
-        return (aicf_status){.kind = AICF_NO_MEMORY};
-    }
-    aicf_status status = launch(b->handle, copy, b->exchange);
-    free(copy);
-    return status;
-}
-
-static int
-block_launch(block *b)
-{
-    aicf_call *call = b->call;
-    aicf_status status = aicf_ok();
-    if (call->launch) {
-        bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);
-        status = as_is ? launch(b->handle, call, NULL) : block_launch_copy(b);
-    }
-    if (status.kind) {
-        raise_status(b->handle, call, NULL, status);
-        return -1;
-    }
-    return 0;
-}
-
-/* The block as it is now, shared; NULL with an exception after a garbage collection took it apart.
- */
+/* The block as it is now, shared; NULL with an exception where the garbage collection took it. */
 static block *
 bound_block(const bound *self)
 {
@@ -341,23 +154,6 @@ slots_complete(frame *f, const block *before, uint64_t *same, PyObject *lists)
     return 0;
 }
 
-/* The tensors that stay belong to both blocks. */
-static void
-block_inherit(block *b, const frame *f, const block *before, uint64_t same)
-{
-    for (int p = 0; p < f->op->params; p++) {
-        int from = aicf_call_start(before->options, p), to = aicf_call_start(f->call, p);
-        int count = aicf_call_count(f->call, p);
-        if (!(same >> p & 1) || count != aicf_call_count(before->options, p)) {
-            continue;
-        }
-        for (int i = 0; i < count; i++) {
-            b->tensors[to + i] = before->tensors[from + i];
-            __atomic_add_fetch(&b->tensors[to + i]->references, 1, __ATOMIC_RELAXED);
-        }
-    }
-}
-
 static block *
 block_changed(
     const block *before, void *room, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
@@ -413,13 +209,7 @@ bound_traverse(PyObject *object, visitproc visit, void *arg)
 {
     const block *b = ((bound *)object)->block;
     Py_VISIT((PyObject *)Py_TYPE(object));
-    for (int i = 0; b && i < b->count; i++) {
-        if (b->tensors[i]) {
-            Py_VISIT(b->tensors[i]->object);
-            Py_VISIT(buffer_exporter(&b->tensors[i]->t));
-        }
-    }
-    return 0;
+    return b ? block_traverse(b, visit, arg) : 0;
 }
 
 static int

@@ -88,8 +88,7 @@ struct source {
 
 /* NULL with an exception set. May run Python. */
 const source *source_find(core_state *core, PyObject *object);
-/* Whether `type` is a class of a module, or derives from it. False where nobody imported the
- * module. */
+/* Whether `type` is a class of a module, or derives from it; not so where nobody imported that. */
 bool type_is(PyTypeObject *type, const char *module_name, const char *class_name);
 void sources_finish(core_state *core);
 int sources_traverse(core_state *core, visitproc visit, void *arg);
@@ -105,7 +104,7 @@ struct aicf_handle {
     const source **sources; /* [params]: the type seen there last */
     PyObject *result;       /* the NamedTuple of several outs, made at its first use */
     size_t room;            /* bytes of a frame's arrays where there are no lists */
-    uint64_t warm;          /* kernels that were launched before, by kernel_bit */
+    uint64_t warm;          /* kernels that were launched before, by kernel and variant */
     int16_t free_type;      /* which part of a suffix `dtype=` says, -1: none */
     bool plain_call;        /* nothing but tensors is asked for: they may stand as they came */
     bool optional_outs;     /* every out is optional */
@@ -134,15 +133,15 @@ typedef struct frame {
     PyObject **slots;         /* one a parameter, borrowed; NULL: not given */
     PyObject *const *objects; /* one a tensor, borrowed; NULL or None: absent */
     aicf_tensor *t;
-    uint8_t *seen;      /* how a tensor was read */
+    uint8_t *seen;      /* how a tensor was read, while `holds` */
     int16_t *param_of;  /* NULL: tensor i is of parameter i */
     int count;          /* tensors */
-    PyObject *lists;    /* tuples of the lists, owned; NULL: none */
+    PyObject *lists;    /* tuples of the list arguments, owned; NULL: none */
     void *heap;         /* of the arrays, where there are lists */
     PyObject **made;    /* outs that were allocated, owned, [outs]; NULL: none */
     uint64_t given;     /* attributes */
     uint64_t wanted;    /* outs that were asked for or given */
-    bool holds;        /* tensors may own something */
+    bool holds;         /* tensors may own something */
     bool computes;      /* outs that are missing are not misuse */
     int16_t dtype_part; /* a variant whose free type is the one that dtype= says */
     bool stream_found;  /* `call->stream` holds */
@@ -200,8 +199,6 @@ int scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
 int option_stream(frame *f, PyObject *value);
 int option_kernel(frame *f, PyObject *value);
 int option_dtype(frame *f, PyObject *value);
-/* The table's name of a dtype in anybody's spelling, NULL if it is none. */
-const char *dtype_word(PyObject *value);
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
@@ -219,8 +216,7 @@ int protocol_read(frame *f, int tensor);
 /* As reading, and the memory lives until release, whatever becomes of the object. Runs Python. */
 int protocol_own(frame *f, int tensor);
 /* dlpack.c. Of the exception that is set: AttributeError of a look-up is cleared and means that
-   there is none; BufferError and TypeError of a call refuse the protocol, all else is the caller's.
- */
+   there is none; BufferError and TypeError of a call refuse the protocol; all else is raised. */
 bool attribute_missing(void);
 answer call_refused(void);
 answer dlpack_read(frame *f, int tensor);
@@ -244,9 +240,6 @@ int torch_written(PyObject *object);
 
 /* An empty aicf_tensor that only says why it is refused. */
 void tensor_refuse(aicf_tensor *t, aicf_check check);
-/* Room for `rank` sizes and strides: in the tensor itself, or owned by it where it owns nothing
-   else; `owner` and its release are then called with that room. NULL with an exception. */
-int64_t *tensor_room(aicf_tensor *t, int rank);
 static inline void
 tensor_release(aicf_tensor *t)
 {
@@ -266,15 +259,20 @@ PyObject *allocate_finish(const source *like, PyObject *object);
 
 /* ---- the launch (launch.c) ------------------------------------------------------------------- */
 
-/* Launches a call that is nobody else's: its stream and workspace are set. `exchange`: the tensors'
-   framework, NULL: none. */
-aicf_status launch(aicf_handle *handle, aicf_call *call, const dl_exchange *exchange);
+/* Launches a call that is nobody else's: its stream and workspace are set. `lead`: whose framework
+   says which stream is current and gives the workspace, NULL: nobody's. */
+aicf_status launch(aicf_handle *handle, aicf_call *call, const source *lead);
 /* The same for the call of a frame, after what its producers have queued. */
 aicf_status frame_launch(frame *f);
 const aicf_backend *backend_of_call(const aicf_call *call);
 const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
-/* The framework that says which stream is current: of the first tensor that has one. */
-const dl_exchange *exchange_of_tensors(const aicf_tensor *t, int count);
+
+/* stream.c: the first tensor whose framework has streams, NULL: none. */
+const source *stream_lead(const aicf_tensor *t, int count);
+/* The framework's current stream on the device, or the default where nobody says. */
+aicf_stream stream_current(const source *lead, aicf_device device);
+/* The frame's stream waits for what its producers have queued on others. */
+aicf_status frame_order(frame *f, const aicf_backend *backend);
 /* The stream that producers order their work to; found once a frame. */
 aicf_stream frame_stream(frame *f, aicf_device device);
 
@@ -305,5 +303,8 @@ PyObject *tensor_new(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
     const int64_t *sizes, const int64_t *strides);
 int tensor_read(void *object, void *tensor);
+
+/* The legacy default stream, as producers know it. */
+#define STREAM_DEFAULT ((aicf_stream)(uintptr_t)1)
 
 #endif

@@ -152,8 +152,12 @@ result_type(aicf_handle *handle)
         filled ? PyObject_CallMethod(collections, "namedtuple", "sO", op->name, names) : NULL;
     Py_XDECREF(names);
     Py_XDECREF(collections);
-    handle->result = type;
-    return type;
+    if (handle->result) { /* another thread was faster */
+        Py_XDECREF(type);
+    } else {
+        handle->result = type;
+    }
+    return handle->result;
 }
 
 static PyObject *

@@ -323,8 +323,7 @@ borrow_pass(frame *f, bool *ask)
     return BORROWED;
 }
 
-/* Asks the torch tensors that may have the negative bit, each once; one that has it is settled so.
- */
+/* Asks the torch tensors that may have the negative bit, each once. */
 static int
 ask_negative(frame *f)
 {
@@ -344,8 +343,7 @@ ask_negative(frame *f)
             t->source = s;
             f->seen[i] = SEEN_SLOW | SEEN_ASKED;
         }
-        return AGAIN; /* Python ran: the others, and what torch_may_be_negative looks at, are stale
-                       */
+        return AGAIN; /* Python ran: what was borrowed is stale */
     }
     return BORROWED;
 }
@@ -371,8 +369,7 @@ read_simple(frame *f, int i)
 {
     PyObject *object = f->objects[i];
     aicf_tensor *t = &f->t[i];
-    const source *s =
-        __atomic_load_n(&f->handle->sources[frame_param(f, i)], __ATOMIC_ACQUIRE);
+    const source *s = __atomic_load_n(&f->handle->sources[frame_param(f, i)], __ATOMIC_ACQUIRE);
     if (!s || s->type != Py_TYPE(object) || !s->read) {
         return false;
     }
@@ -393,8 +390,8 @@ read_simple(frame *f, int i)
     return s->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t);
 }
 
-/* The common case in one pass: all types are those of the call before, everything can be borrowed, and
-   nothing has to be asked. False: not so, and nothing is held. */
+/* The common case in one pass: all types are those of the call before, everything can be borrowed,
+   and nothing has to be asked. False: not so, and nothing is held. */
 static bool
 read_at_once(frame *f)
 {

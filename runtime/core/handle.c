@@ -150,14 +150,27 @@ add_hash(const aicf_op *op, PyObject *row)
     return added;
 }
 
-/* The row as data, its hash, and which kernels this module has for which suffixes. */
+/* What device code is in this module; a module of host code alone has none to tell of. */
+static int
+add_code(const aicf_op *op, PyObject *row)
+{
+    if (!op->code) {
+        return 0;
+    }
+    PyObject *code = PyUnicode_FromString(op->code);
+    int added = code ? PyDict_SetItemString(row, "code", code) : -1;
+    Py_XDECREF(code);
+    return added;
+}
+
+/* The row as data, its hash, and which kernels this module has for which suffixes and archs. */
 static PyObject *
 capability(const aicf_op *op)
 {
     PyObject *json = PyImport_ImportModule("json");
     PyObject *row = json ? PyObject_CallMethod(json, "loads", "s", op->row) : NULL;
     Py_XDECREF(json);
-    if (row && (add_hash(op, row) < 0 || add_built(op, row) < 0)) {
+    if (row && (add_hash(op, row) < 0 || add_built(op, row) < 0 || add_code(op, row) < 0)) {
         Py_CLEAR(row);
     }
     return row;

@@ -1,6 +1,7 @@
 /* __cuda_array_interface__, versions 0 to 3: a dict that describes memory and owns nothing, so the
    dict's owner is kept. Every malformed entry is a TypeError that names its key. */
 #include "core.h"
+#include "dtype.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,24 +42,6 @@ entry(const frame *f, PyObject *dict, core_name key)
 
 /* ---- dtype ----------------------------------------------------------------------------------- */
 
-static aicf_dtype
-dtype_of_typestr(const char *text)
-{
-#define TYPESTR(id, name, code, bits, ctype, numpy, typestr, format) \
-    {typestr, AICF_DTYPE(code, bits)},
-    static const struct {
-        const char *text;
-        aicf_dtype dtype;
-    } known[] = {AICF_DTYPES(TYPESTR)};
-#undef TYPESTR
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (*known[i].text && strcmp(known[i].text, text) == 0) {
-            return known[i].dtype;
-        }
-    }
-    return 0;
-}
-
 /* Itself, as refused, where the dtype is none of the table's. */
 static answer
 read_typestr(const frame *f, int i, PyObject *dict, int64_t *item)
@@ -71,7 +54,8 @@ read_typestr(const frame *f, int i, PyObject *dict, int64_t *item)
         return malformed(f, i, "typestr", value);
     }
     aicf_tensor *t = &f->t[i];
-    t->dtype = dtype_of_typestr(text + 1);
+    const dtype_words *words = dtype_by_typestr(text + 1);
+    t->dtype = words ? words->dtype : 0;
     *item = t->dtype ? aicf_dtype_size(t->dtype) : 0;
     if (*text == '>' && *item > 1) {
         t->refused = AICF_CHECK_BYTE_ORDER;
@@ -215,11 +199,19 @@ read_head(const frame *f, int i, PyObject *dict, Py_ssize_t *rank)
     return ANSWER_TAKEN;
 }
 
-/* The interface does not say which device: the driver knows, by the address. */
+/* The interface does not say which device: the driver knows, by the address. Where it is not asked,
+   the memory is taken to be on the first device. */
 static void
-find_device(aicf_tensor *t)
+find_device(const frame *f, aicf_tensor *t)
 {
-    t->device = (aicf_device){DL_CUDA, 0};
+    const aicf_backend *backend = backend_of_device(f->op, DL_CUDA);
+    aicf_device found = {DL_CUDA, 0};
+
+    t->device = found;
+    if (t->data && backend && backend->size > offsetof(aicf_backend, locate) && backend->locate &&
+        backend->locate(t->data, &found).kind == AICF_OK) {
+        t->device = found;
+    }
 }
 
 static answer
@@ -231,7 +223,7 @@ read_body(frame *f, int i, PyObject *dict, interface_owner *owner, Py_ssize_t ra
     result = result == ANSWER_TAKEN ? read_strides(f, i, dict, owner, item) : result;
     result = result == ANSWER_TAKEN ? read_data(f, i, dict) : result;
     if (result == ANSWER_TAKEN) {
-        find_device(&f->t[i]);
+        find_device(f, &f->t[i]);
         result = read_stream(f, i, dict);
     }
     return result;

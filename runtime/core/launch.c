@@ -27,54 +27,6 @@ backend_of_device(const aicf_op *op, int32_t type)
     return NULL;
 }
 
-/* ---- streams --------------------------------------------------------------------------------- */
-
-const dl_exchange *
-exchange_of_tensors(const aicf_tensor *t, int count)
-{
-    for (int i = 0; i < count; i++) {
-        const source *s = t[i].absent ? NULL : tensor_source(&t[i]);
-        if (s && s->exchange && s->exchange->stream) {
-            return s->exchange;
-        }
-    }
-    return NULL;
-}
-
-/* The legacy default stream, as producers know it. */
-#define DEFAULT_STREAM ((aicf_stream)(uintptr_t)1)
-
-/* The framework's current stream on the device, or the default where nobody says. */
-static aicf_stream
-current_stream(const dl_exchange *exchange, aicf_device device)
-{
-    void *stream = NULL;
-    if (exchange && exchange->stream(device.type, device.index, &stream) != 0) {
-        PyErr_Clear();
-        stream = NULL;
-    }
-    return stream ? stream : DEFAULT_STREAM;
-}
-
-aicf_stream
-frame_stream(frame *f, aicf_device device)
-{
-    if (f->call->stream_given) {
-        return f->call->stream;
-    }
-    if (!f->stream_found) {
-        const dl_exchange *exchange = NULL;
-        for (int i = 0; i < f->count && !exchange; i++) {
-            bool fast = f->seen[i] & SEEN_FAST && !f->t[i].absent;
-            const source *s = fast ? tensor_source(&f->t[i]) : NULL;
-            exchange = s && s->exchange && s->exchange->stream ? s->exchange : NULL;
-        }
-        f->stream = current_stream(exchange, device);
-        f->stream_found = true;
-    }
-    return f->stream;
-}
-
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* A kernel's first launch loads its code, which may take seconds. */
@@ -140,13 +92,13 @@ ignore(void *context, const char *kind, const char *message)
 /* From the framework's own allocator, given back after the launch: it is ordered by the framework's
    current stream, which therefore has to be the launch's. */
 static dl_managed *
-framework_memory(const aicf_call *call, const dl_exchange *exchange)
+framework_memory(const aicf_call *call, const source *lead)
 {
+    const dl_exchange *exchange = lead ? lead->exchange : NULL;
     int64_t bytes = call->workspace_size;
     dl_tensor prototype = {.device = call->device, .rank = 1, .dtype = AICF_U8, .sizes = &bytes};
     dl_managed *managed = NULL;
-    if (!exchange || !exchange->allocate ||
-        call->stream != current_stream(exchange, call->device) ||
+    if (!exchange || !exchange->allocate || call->stream != stream_current(lead, call->device) ||
         exchange->allocate(&prototype, &managed, NULL, ignore) != 0) {
         PyErr_Clear();
         return NULL;
@@ -173,9 +125,9 @@ with_backend_memory(aicf_handle *handle, aicf_call *call, const aicf_backend *ba
 
 static aicf_status
 with_workspace(
-    aicf_handle *handle, aicf_call *call, const aicf_backend *backend, const dl_exchange *exchange)
+    aicf_handle *handle, aicf_call *call, const aicf_backend *backend, const source *lead)
 {
-    dl_managed *managed = backend->host ? NULL : framework_memory(call, exchange);
+    dl_managed *managed = backend->host ? NULL : framework_memory(call, lead);
     if (!managed) {
         return with_backend_memory(handle, call, backend);
     }
@@ -188,16 +140,16 @@ with_workspace(
 }
 
 aicf_status
-launch(aicf_handle *handle, aicf_call *call, const dl_exchange *exchange)
+launch(aicf_handle *handle, aicf_call *call, const source *lead)
 {
     if (!call->launch) {
         return aicf_ok();
     }
     const aicf_backend *backend = backend_of_call(call);
     if (!backend->host && !call->stream_given) {
-        call->stream = current_stream(exchange, call->device);
+        call->stream = stream_current(lead, call->device);
     }
-    return call->workspace_size ? with_workspace(handle, call, backend, exchange)
+    return call->workspace_size ? with_workspace(handle, call, backend, lead)
                                 : launch_kernel(handle, call, backend);
 }
 
@@ -217,12 +169,9 @@ frame_launch(frame *f)
         call->stream = f->stream;
         call->stream_given = true;
     }
-    if (f->waits && backend->wait) {
-        aicf_status status = backend->wait(call->device, call->stream, f->after);
-        if (status.kind) {
-            status.backend = call->op->kernels[call->kernel].backend;
-            return status;
-        }
+    aicf_status status = frame_order(f, backend);
+    if (status.kind) {
+        return status;
     }
-    return launch(f->handle, call, exchange_of_tensors(f->t, f->count));
+    return launch(f->handle, call, stream_lead(f->t, f->count));
 }

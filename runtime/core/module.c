@@ -1,5 +1,5 @@
 /* aicf_rt._core: the types, the exceptions, and the table that generated modules call through. */
-#include "core.h"
+#include "storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +97,15 @@ module_exec(PyObject *module)
         add_type(module, &bound_spec, &state->call_type) < 0 ||
         add_type(module, &tensor_spec, &state->tensor_type) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
+        return -1;
+    }
+    PyObject *offered = offer_capsule();
+    int set = offered ? PyObject_SetAttr(
+                            (PyObject *)state->tensor_type,
+                            state->names[NAME___dlpack_c_exchange_api__], offered)
+                      : -1;
+    Py_XDECREF(offered);
+    if (set < 0) {
         return -1;
     }
     PyObject *capsule = PyCapsule_New((void *)(uintptr_t)&table, AICF_CORE_CAPSULE, NULL);

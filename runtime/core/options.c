@@ -1,5 +1,6 @@
 /* The options of every call: stream=, kernel=, dtype=. */
 #include "core.h"
+#include "dtype.h"
 
 #include <string.h>
 
@@ -107,55 +108,18 @@ option_kernel(frame *f, PyObject *value)
 
 /* ---- dtype= ---------------------------------------------------------------------------------- */
 
-typedef struct dtype_name {
-    const char *name, *known_as;
-} dtype_name;
-
-static const dtype_name dtype_names[] = {
-    {"bool", "bool"},   {"i8", "int8"},     {"u8", "uint8"},    {"i16", "int16"},
-    {"i32", "int32"},   {"i64", "int64"},   {"f16", "float16"}, {"bf16", "bfloat16"},
-    {"f32", "float32"}, {"f64", "float64"},
-};
-
-/* "f32", "float32", torch.float32, numpy.float32, numpy.dtype("float32"): the last word. */
-static PyObject *
-dtype_text(PyObject *value)
-{
-    if (PyUnicode_Check(value)) {
-        return Py_NewRef(value);
-    }
-    return PyType_Check(value) ? PyType_GetName((PyTypeObject *)value) : PyObject_Str(value);
-}
-
-const char *
-dtype_word(PyObject *value)
-{
-    PyObject *text = dtype_text(value);
-    const char *word = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    const char *dot = word ? strrchr(word, '.') : NULL;
-    const char *found = NULL;
-    word = dot ? dot + 1 : word;
-    for (size_t i = 0; word && i < sizeof dtype_names / sizeof *dtype_names; i++) {
-        if (strcmp(word, dtype_names[i].name) == 0 || strcmp(word, dtype_names[i].known_as) == 0) {
-            found = dtype_names[i].name;
-        }
-    }
-    Py_XDECREF(text);
-    return found;
-}
-
 int
 option_dtype(frame *f, PyObject *value)
 {
     if (value == Py_None) {
         return 0;
     }
-    const char *word = dtype_word(value);
-    size_t length = word ? strlen(word) : 0;
-    for (int v = 0; word && v < f->op->variants; v++) {
+    const dtype_words *words = dtype_by_object(value);
+    size_t length = words ? strlen(words->name) : 0;
+    for (int v = 0; words && v < f->op->variants; v++) {
         size_t part_length;
         const char *part = suffix_part(f->op->suffixes[v], f->handle->free_type, &part_length);
-        if (part_length == length && strncmp(part, word, length) == 0) {
+        if (part_length == length && strncmp(part, words->name, length) == 0) {
             f->dtype_part = (int16_t)v;
             return 0;
         }

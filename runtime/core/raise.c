@@ -49,7 +49,7 @@ first_word(const char *text)
 static PyObject *
 raise_backend(aicf_handle *handle, const aicf_call *call, aicf_status status)
 {
-    char native[768], text[1024];
+    char native[768] = "", text[1280];
     const aicf_op *op = handle->op;
     const aicf_backend *backend =
         status.backend < op->backend_count ? op->backends[status.backend].backend : NULL;
@@ -58,18 +58,18 @@ raise_backend(aicf_handle *handle, const aicf_call *call, aicf_status status)
 
     if (backend && backend->error_text) {
         backend->error_text(status.native, native, sizeof native);
-    } else {
-        PyOS_snprintf(native, sizeof native, "error %d", (int)status.native);
     }
-    PyOS_snprintf(
-        text, sizeof text, "%.100s%s%.100s failed: %.768s%s", op->name, kernel ? ": kernel " : "",
-        kernel ? kernel : "", native,
-        handle->core->sync ? " (seen right after this call: AICF_DEBUG=sync)" : "");
+    aicf_status_describe(status, call, NULL, text, sizeof text);
+    if (handle->core->sync) {
+        size_t used = strlen(text);
+        PyOS_snprintf(
+            text + used, sizeof text - used, " (seen right after this call: AICF_DEBUG=sync)");
+    }
     PyObject *values[] = {
         PyUnicode_FromString(op->name),
         kernel ? PyUnicode_FromString(kernel) : Py_NewRef(Py_None),
         PyLong_FromLong(status.native),
-        first_word(native),
+        first_word(native[0] ? native : "error"),
     };
     raise_with(
         handle->core->backend_error, text,

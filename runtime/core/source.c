@@ -115,7 +115,7 @@ source_learn(core_state *core, source *s, PyTypeObject *type)
     bool failed = false;
     s->type = type;
     s->framework = (uint8_t)framework_of(core, type);
-    s->exchange = exchange_find(core, type, &failed);
+    s->exchange = s->framework == FRAMEWORK_OWN ? NULL : exchange_find(core, type, &failed);
     if (!failed && s->framework == FRAMEWORK_TORCH && dispatches(core, type, &failed)) {
         s->refused = AICF_CHECK_MEMORY;
         s->exchange = NULL;

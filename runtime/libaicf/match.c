@@ -156,6 +156,9 @@ bind_pack(binding *b, int dim, const int64_t *sizes, int rank)
 match
 match_bind(binding *b, int param, const aicf_tensor *t)
 {
+    if (t->absent) { /* a tensor of an optional list */
+        return MATCH_YES;
+    }
     items all = items_of(b, param);
     int ranks[MAX_ITEMS];
     match found = all.count > MAX_ITEMS ? MATCH_NO : locate(b, all, t, ranks);
@@ -261,6 +264,9 @@ match_sizes(const binding *b, int param, int64_t sizes[AICF_MAX_DIMS])
 aicf_status
 match_check(binding *b, int param, const aicf_tensor *t)
 {
+    if (t->absent) {
+        return aicf_ok();
+    }
     int64_t sizes[AICF_MAX_DIMS];
     int rank = match_sizes(b, param, sizes);
     bool same = rank == t->rank && sizes_equal(sizes, t->sizes, rank);

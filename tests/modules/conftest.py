@@ -1,5 +1,5 @@
-"""Tests of the modules as Python sees them: exchange, arguments, bound calls. They run on what `make`
-built; what the ops of the main table lack comes from the table in zoo/, built here."""
+"""Tests of the modules as Python sees them: exchange, arguments, bound calls. They run on what
+`make` built; what the ops of the main table lack comes from the table in zoo/, built here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A fake producer: a DLPack tensor over memory of its own whose every field can be set, whose deleter
-counts its calls, and which notes the keywords it was asked with. It lets a machine without a GPU meet
-tensors that claim to be anywhere."""
+"""A fake producer: a DLPack tensor over memory of its own whose every field can be set, whose
+deleter counts its calls, and which notes the keywords it was asked with. It lets a machine without
+a GPU meet tensors that claim to be anywhere."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def capsule_pointer(capsule: Any, name: bytes = b"dltensor_versioned") -> int:
 class FakeProducer:
     """`count` floats of 1.0 on the CPU unless said otherwise.
 
-    `fields` sets any field of the tensor, or `major`, `minor`, `flags`. `knows` are the keywords that
-    __dlpack__ takes, None: all. `deleted` counts the deleter's calls, `asked` has the keywords of each
-    call of __dlpack__; `on_delete` runs inside the deleter."""
+    `fields` sets any field of the tensor, or `major`, `minor`, `flags`. `knows` are the keywords
+    that __dlpack__ takes, None: all. `deleted` counts the deleter's calls, `asked` has the keywords
+    of each call of __dlpack__; `on_delete` runs inside the deleter."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class FakeProducer:
         for name in keywords:
             if self.knows is not None and name not in self.knows:
                 raise TypeError(f"__dlpack__() got an unexpected keyword argument '{name}'")
-        name = b"dltensor" if self.legacy else b"dltensor_versioned"
+        capsule = b"dltensor" if self.legacy else b"dltensor_versioned"
         EXPORTED.append(self)
-        return _new(ctypes.addressof(self.managed), name, None)
+        return _new(ctypes.addressof(self.managed), capsule, None)
 
 
 class FakeInterface:

@@ -1,8 +1,10 @@
-"""Attributes, scalars, lists and outs: what is taken, what is misuse, what is outside the bounds."""
+"""Attributes, scalars, lists and outs: what is taken, what is misuse, what is out of bounds."""
 
 from __future__ import annotations
 
+import contextlib
 import decimal
+import enum
 import fractions
 import math
 from typing import Any
@@ -12,8 +14,13 @@ import pytest
 
 from modules.fake_producer import FakeProducer
 
-UNSUPPORTED = "unsupported"
-MISUSE = "misuse"
+
+class Verdict(enum.Enum):
+    UNSUPPORTED = enum.auto()
+    MISUSE = enum.auto()
+
+
+UNSUPPORTED, MISUSE = Verdict.UNSUPPORTED, Verdict.MISUSE
 
 
 class Index:
@@ -41,9 +48,12 @@ def judge(zoo: Any, value: object, name: str) -> object:
     """The out of `every` with one attribute, or what became of it; the typed form must agree."""
     x, out = np.ones((2, 3), "f4"), np.zeros((2, 3), "f4")
     keywords = {"lr": 1.0, name: value}
+    fault: TypeError | None = None
     try:
         answer = zoo.every.every_f32(x, None, out, **keywords)
-    except TypeError as fault:
+    except TypeError as raised:
+        fault = raised
+    if fault is not None:
         assert str(fault).startswith(f"every: {name} "), fault
         assert not isinstance(fault, zoo.Unsupported)
         with pytest.raises(TypeError) as generic:
@@ -62,8 +72,8 @@ def judge(zoo: Any, value: object, name: str) -> object:
 
 INT_CASES: list[tuple[object, object]] = [
     (1, 1.0), (100, 100.0), (0, UNSUPPORTED), (101, UNSUPPORTED), (-1, UNSUPPORTED),
-    (2**31, UNSUPPORTED), (2**63 - 1, UNSUPPORTED), (2**63, UNSUPPORTED), (-(2**63) - 1, UNSUPPORTED),
-    (2**64, UNSUPPORTED), (10**400, UNSUPPORTED),
+    (2**31, UNSUPPORTED), (2**63 - 1, UNSUPPORTED), (2**63, UNSUPPORTED),
+    (-(2**63) - 1, UNSUPPORTED), (2**64, UNSUPPORTED), (10**400, UNSUPPORTED),
     (np.int64(7), 7.0), (np.uint8(7), 7.0), (np.int8(-1), UNSUPPORTED), (Index(9), 9.0),
     (True, MISUSE), (False, MISUSE), (3.0, MISUSE), (-0.0, MISUSE), (math.nan, MISUSE),
     (math.inf, MISUSE), (np.float32(3), MISUSE), ("3", MISUSE), (b"3", MISUSE), (None, MISUSE),
@@ -82,8 +92,9 @@ FLOAT_CASES: list[tuple[object, object]] = [
     (0.5, 0.5), (2, 2.0), (2.0, 2.0), (2.0000001, UNSUPPORTED), (3, UNSUPPORTED), (-7, -7.0),
     (-0.0, 0.0), (math.nan, UNSUPPORTED), (math.inf, UNSUPPORTED), (-math.inf, -math.inf),
     (10**400, UNSUPPORTED), (-(10**400), UNSUPPORTED), (2**70, UNSUPPORTED),
-    (np.float64(0.25), 0.25), (np.float32(0.25), 0.25), (np.float16(0.25), 0.25), (np.int32(1), 1.0),
-    (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 2), 0.5), (Floating(), 0.5), (Index(1), 1.0),
+    (np.float64(0.25), 0.25), (np.float32(0.25), 0.25), (np.float16(0.25), 0.25),
+    (np.int32(1), 1.0), (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 2), 0.5),
+    (Floating(), 0.5), (Index(1), 1.0),
     (True, MISUSE), (False, MISUSE), ("0.5", MISUSE), (b"1", MISUSE), (None, MISUSE), (1j, MISUSE),
     (np.complex64(1), MISUSE), ([0.5], MISUSE), (np.ones(1), MISUSE), (np.array(0.5), MISUSE),
 ]  # fmt: skip
@@ -193,7 +204,7 @@ def test_an_error_of_the_value_itself(zoo: Any) -> None:
         with pytest.raises(RuntimeError, match="index"):
             zoo.every.every(x, lr=1, **{name: Broken()})
     for name in ("alpha", "lr"):
-        with pytest.raises(RuntimeError, match="index|float"):
+        with pytest.raises(RuntimeError, match=r"index|float"):
             zoo.every.every(x, **{"lr": 1, name: Broken()})
 
 
@@ -210,7 +221,7 @@ def test_what_is_missing(zoo: Any) -> None:
         zoo.every.every(x, None, 1.0, lr=1)
 
 
-# ---- scalars -------------------------------------------------------------------------------------
+# ---- scalars --------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("A7")
@@ -271,7 +282,8 @@ def test_a_tensor_for_a_scalar(zoo: Any) -> None:
 @pytest.mark.parametrize(
     ("dtype", "by", "want"),
     [
-        ("f4", 1, 2), ("f4", 0.5, 1.5), ("f4", 2**70, 2.0**70), ("i4", 1, 2), ("i4", 2**31 - 2, 2**31 - 1),
+        ("f4", 1, 2), ("f4", 0.5, 1.5), ("f4", 2**70, 2.0**70), ("i4", 1, 2),
+        ("i4", 2**31 - 2, 2**31 - 1),
         ("i4", 2**31, UNSUPPORTED), ("i4", -(2**31) - 1, UNSUPPORTED), ("i4", 2**70, UNSUPPORTED),
         ("i4", 0.5, UNSUPPORTED), ("i4", math.nan, UNSUPPORTED), ("i4", 1.0, 2),
         ("?", True, False), ("?", False, True), ("?", 2, UNSUPPORTED),
@@ -280,7 +292,7 @@ def test_a_tensor_for_a_scalar(zoo: Any) -> None:
 )  # fmt: skip
 def test_a_scalar_whose_dtype_varies(zoo: Any, dtype: str, by: object, want: object) -> None:
     x = np.ones(3, dtype)
-    if want == UNSUPPORTED and not isinstance(want, bool):
+    if want is UNSUPPORTED:
         with pytest.raises(zoo.Unsupported, match="by"):
             zoo.shift.shift(x, by=by)
         return
@@ -293,7 +305,7 @@ def test_a_scalar_whose_dtype_varies(zoo: Any, dtype: str, by: object, want: obj
     assert (out == want).all()
 
 
-# ---- outs ------------------------------------------------------------------------------------------
+# ---- outs -----------------------------------------------------------------------------------
 
 
 def test_outs_that_are_asked_for(zoo: Any) -> None:
@@ -306,7 +318,7 @@ def test_outs_that_are_asked_for(zoo: Any) -> None:
     assert both.mean.tolist() == [1.0, 4.0]
     assert both.count is None
     assert np.array_equal(both.out, x)
-    out, mean, count = zoo.every.every(x, lr=1, count=True)
+    _, mean, count = zoo.every.every(x, lr=1, count=True)
     assert mean is None
     assert count.tolist() == [3, 3]
     assert count.dtype == np.int64
@@ -359,14 +371,11 @@ def test_outs_that_are_all_optional(zoo: Any) -> None:
 @pytest.mark.parametrize(
     "dtype", [None, "f64", "float64", "f32", "float32", "i32", np.float32, np.dtype("i4"), "int32"]
 )
-def test_a_dtype_that_no_argument_says(zoo: Any, dtype: object) -> None:
+def test_a_dtype_that_no_argument_says(zoo: Any, dtype: Any) -> None:
     x = np.array([1.5, 2.5], "f4")
     made = zoo.cast.cast(x, dtype=dtype)
-    want = (
-        np.dtype("f8")
-        if dtype is None
-        else np.dtype({"f64": "f8", "f32": "f4", "i32": "i4"}.get(dtype, dtype))
-    )  # type: ignore[call-overload]
+    words = {None: "f8", "f64": "f8", "f32": "f4", "i32": "i4"}
+    want = np.dtype(words.get(dtype, dtype))
     assert made.dtype == want
     assert made.tolist() == x.astype(want).tolist()
 
@@ -375,7 +384,7 @@ def test_a_dtype_that_no_argument_says(zoo: Any, dtype: object) -> None:
 def test_a_dtype_of_torch(zoo: Any) -> None:
     torch = pytest.importorskip("torch")
     assert zoo.cast.cast(torch.ones(2), dtype=torch.int32).dtype == torch.int32
-    with pytest.raises(TypeError, match="cast: dtype cannot be torch.int8"):
+    with pytest.raises(TypeError, match=r"cast: dtype cannot be torch\.int8"):
         zoo.cast.cast(torch.ones(2), dtype=torch.int8)
 
 
@@ -399,7 +408,7 @@ def test_a_dtype_that_the_out_says(zoo: Any) -> None:
     assert out.tolist() == [1, 2]
 
 
-# ---- lists -----------------------------------------------------------------------------------------
+# ---- lists ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40, 200])
@@ -423,11 +432,10 @@ def test_a_list(zoo: Any, count: int) -> None:
 
 
 def test_an_empty_list(zoo: Any) -> None:
-    for call in (lambda: zoo.join.join([]), lambda: zoo.join.join_f32([], np.zeros((0, 2), "f4"))):
-        try:
-            assert call() is False or True
-        except zoo.Unsupported:
-            pass
+    """Nothing says what C is: it is 0."""
+    assert zoo.join.join([]).shape == (0, 0)
+    assert zoo.join.join_f32([], np.zeros((0, 0), "f4")) is True
+    assert zoo.join.join_f32([], np.zeros((1, 0), "f4")) is False
 
 
 def test_what_is_no_list(zoo: Any) -> None:
@@ -495,15 +503,13 @@ def test_capsules_of_a_list(zoo: Any) -> None:
     for rank in (2, 1):
         xs = [FakeProducer(4, [2, 2]) for _ in range(20)]
         xs[13].managed.tensor.rank = rank
-        try:
+        with contextlib.suppress(zoo.Unsupported):
             zoo.join.join(xs)
-        except zoo.Unsupported:
-            pass
         assert [x.deleted for x in xs] == [len(x.asked) for x in xs]
         assert all(x.deleted for x in xs)
 
 
-# ---- what becomes of a status ----------------------------------------------------------------------------
+# ---- what becomes of a status ---------------------------------------------------------------
 
 
 @pytest.mark.promise("FAULT-19", "C3")

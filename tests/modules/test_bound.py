@@ -76,7 +76,7 @@ def test_set_keeps_the_kernel(add: Any, unsupported: type[Exception]) -> None:
 
 
 def test_run(add: Any, rt: Any) -> None:
-    a, b, out = triple()
+    a, _, out = triple()
     call = add.bind(a, out, out)
     assert rt.run([call] * 3) is None
     assert out.tolist() == [3.0] * 4
@@ -207,7 +207,7 @@ def test_many_threads(add: Any) -> None:
         kinds = [type(f"K{i}", (np.ndarray,), {}) for i in range(20)]
         start.wait()
         for kind in kinds * 20:
-            x = np.full(64, 2, "f4").view(kind)
+            x: Any = np.full(64, 2, "f4").view(kind)
             out = np.zeros(64, "f4")
             if add.add_f32(x, x, out) is not True or not (out == 4).all():
                 faults.append(out)

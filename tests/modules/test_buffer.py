@@ -23,7 +23,8 @@ def test_buffers_of_the_standard_library(add: Any) -> None:
 
 @pytest.mark.promise("FAULT-7")
 def test_ctypes_has_no_strides(add: Any) -> None:
-    x = (ctypes.c_float * 3 * 2)((1, 2, 3), (4, 5, 6))
+    row = ctypes.c_float * 3
+    x = (row * 2)(row(1, 2, 3), row(4, 5, 6))
     out = np.zeros((2, 3), "f4")
     assert add.add_f32(x, x, out) is True
     assert out.tolist() == [[2, 4, 6], [8, 10, 12]]
@@ -93,8 +94,8 @@ KEPT: list[Any] = []
         (4, b"f", True), (4, b"<f", True), (4, b"@f", True), (4, b"=f", True),
         (2, b"f", False), (8, b"f", False), (4, b"d", False), (2, b"B", False), (4, b"e", False),
         (4, b">f", False), (4, b"!f", False), (8, b"Zf", False), (16, b"Zd", False),
-        (16, b"g", False), (4, b"ff", False), (4, b"", False), (4, b"T{f:x:}", False), (4, b"<", False),
-        (4, b"i", False), (4, b"x", False),
+        (16, b"g", False), (4, b"ff", False), (4, b"", False), (4, b"T{f:x:}", False),
+        (4, b"<", False), (4, b"i", False), (4, b"x", False),
     ],
 )  # fmt: skip
 def test_the_format_must_fit_the_item(add: Any, itemsize: int, format: bytes, taken: bool) -> None:
@@ -104,7 +105,7 @@ def test_the_format_must_fit_the_item(add: Any, itemsize: int, format: bytes, ta
 
 @pytest.mark.promise("T14")
 def test_byte_order(add: Any) -> None:
-    swapped = np.ones(4, ">f4")
+    swapped: Any = np.ones(4, ">f4")
     out = np.zeros(4, "f4")
     assert add.add_f32(swapped, out, out) is False
     assert add.add_f32(out, out, swapped) is False
@@ -115,7 +116,7 @@ def test_byte_order(add: Any) -> None:
 @pytest.mark.promise("T14")
 def test_strides_that_are_no_multiple(add: Any) -> None:
     """The second field of packed pairs: five bytes from one to the next."""
-    packed = np.zeros(4, [("tag", "u1"), ("value", "<f4")])["value"]
+    packed: Any = np.zeros(4, [("tag", "u1"), ("value", "<f4")])["value"]
     out = np.zeros(4, "f4")
     assert packed.strides == (5,)
     for x in (packed, memoryview(packed)):
@@ -144,7 +145,7 @@ def test_addresses_that_are_no_multiple(add: Any) -> None:
 
 @pytest.mark.promise("FAULT-15")
 def test_masked_arrays_are_refused(add: Any, unsupported: type[Exception]) -> None:
-    x = np.ma.masked_array(np.ones(4, "f4"), [0, 1, 0, 0])
+    x = np.ma.masked_array(np.ones(4, "f4"), [False, True, False, False])
     out = np.zeros(4, "f4")
     assert add.add_f32(x, out, out) is False
     assert add.add_f32(out, out, x) is False
@@ -164,6 +165,7 @@ def test_dtypes_of_numpy(add: Any, dtype: str) -> None:
 
 
 @pytest.mark.promise("FAULT-15")
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_subclasses_of_ndarray(add: Any) -> None:
     out = np.zeros((2, 2), "f4")
     assert add.add_f32(np.matrix([[1, 2], [3, 4]], "f4"), out, out) is True

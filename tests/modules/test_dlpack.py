@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,7 @@ class Wrapped:
         return self.inner.__dlpack__(**keywords)
 
 
-# ---- what is read ------------------------------------------------------------------------------
+# ---- what is read ---------------------------------------------------------------------------
 
 
 @pytest.mark.promise("T1")
@@ -129,9 +130,7 @@ MALFORMED: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.promise("T4", "FAULT-8", "FAULT-2", "T6")
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("fields", [f for _, f in MALFORMED], ids=[n for n, _ in MALFORMED])
-def test_malformed(
-    add: Any, unsupported: type[Exception], fields: dict[str, Any], place: int
-) -> None:
+def test_malformed(add: Any, unsupported: Any, fields: dict[str, Any], place: int) -> None:
     fields = dict(fields)
     no_shape = fields.pop("no_shape", False)
     x = FakeProducer(4, fields.pop("shape", None), fields.pop("strides", None), **fields)
@@ -177,14 +176,12 @@ def test_alignment_is_the_items(add: Any, offset: int) -> None:
         assert add.add_f32(*args) is (offset % 4 == 0)
 
 
-# ---- devices --------------------------------------------------------------------------------------
+# ---- devices --------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("FAULT-6", "T16")
 @pytest.mark.parametrize("device", [*range(20), 99, 2**31 - 1])
-def test_a_device_that_no_backend_serves(
-    add: Any, unsupported: type[Exception], device: int
-) -> None:
+def test_a_device_that_no_backend_serves(add: Any, unsupported: Any, device: int) -> None:
     tensors = [FakeProducer(4, device_type=device) for _ in range(3)]
     if device == 1:
         assert add.add_f32(*tensors) is True
@@ -197,14 +194,14 @@ def test_a_device_that_no_backend_serves(
 
 
 @pytest.mark.promise("A4", "FAULT-14")
-def test_mixed_devices_name_both(add: Any, unsupported: type[Exception]) -> None:
+def test_mixed_devices_name_both(add: Any, unsupported: Any) -> None:
     x, y = FakeProducer(4), FakeProducer(4, device_type=2, device_index=1)
     assert add.add_f32(x, y, ones()) is False
     with pytest.raises(unsupported, match=r"b.*a is on cpu.*cuda:1"):
         add.add(x, y)
 
 
-# ---- what may be written ------------------------------------------------------------------------------
+# ---- what may be written --------------------------------------------------------------------
 
 
 @pytest.mark.promise("FAULT-11", "A9")
@@ -217,7 +214,7 @@ def test_mixed_devices_name_both(add: Any, unsupported: type[Exception]) -> None
     ],
 )
 def test_an_out_that_must_not_be_written(
-    add: Any, unsupported: type[Exception], name: str, fields: dict[str, Any]
+    add: Any, unsupported: Any, name: str, fields: dict[str, Any]
 ) -> None:
     x = FakeProducer(4, **fields)
     assert add.add_f32(x, x, ones()) is True, name
@@ -244,7 +241,7 @@ def test_a_read_only_array_is_read(add: Any) -> None:
     assert x.tolist() == [1.0] * 4
 
 
-# ---- keywords -------------------------------------------------------------------------------------------
+# ---- keywords -------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("T10", "FAULT-13")
@@ -332,7 +329,7 @@ def test_exceptions_are_neither_swallowed_nor_replaced(
 @pytest.mark.parametrize("error", [BufferError, TypeError])
 def test_a_refusal_lets_the_next_protocol_try(add: Any, error: type[Exception]) -> None:
     class Refuses(np.ndarray):
-        def __dlpack__(self, **keywords: Any) -> Any:  # type: ignore[override]
+        def __dlpack__(self, **keywords: Any) -> Any:
             raise error("I refuse: units")
 
     out = np.zeros(4, "f4")
@@ -349,12 +346,12 @@ def test_a_refusal_lets_the_next_protocol_try(add: Any, error: type[Exception]) 
 
 @pytest.mark.promise("FAULT-13", "T20")
 @pytest.mark.parametrize("given", [None, "text", 3, (1, 2, 3), object()])
-def test_what_is_no_capsule(add: Any, unsupported: type[Exception], given: object) -> None:
+def test_what_is_no_capsule(add: Any, unsupported: Any, given: object) -> None:
     class Producer:
         def __dlpack__(self, **keywords: Any) -> Any:
             return given
 
-    with pytest.raises(TypeError, match="add: b gave .* for a DLPack capsule") as raised:
+    with pytest.raises(TypeError, match=r"add: b gave .* for a DLPack capsule") as raised:
         add.add_f32(ones(), Producer(), ones())
     assert not isinstance(raised.value, unsupported)
 
@@ -375,7 +372,7 @@ def test_a_device_that_is_no_pair(add: Any, said: object) -> None:
 
 @pytest.mark.promise("FAULT-13", "D4")
 @pytest.mark.parametrize("thing", [3, "x", object(), [1.0], np.ndarray, FakeProducer, None])
-def test_what_is_no_tensor(add: Any, unsupported: type[Exception], thing: object) -> None:
+def test_what_is_no_tensor(add: Any, unsupported: Any, thing: object) -> None:
     for place, name in enumerate(("a", "b", "out")):
         args: list[Any] = [ones(), ones(), ones()]
         args[place] = thing
@@ -386,7 +383,7 @@ def test_what_is_no_tensor(add: Any, unsupported: type[Exception], thing: object
             assert str(raised.value).startswith(f"add: {name}"), raised.value
 
 
-# ---- who deletes --------------------------------------------------------------------------------------------
+# ---- who deletes ----------------------------------------------------------------------------
 
 
 @pytest.mark.promise("T6", "FAULT-13")
@@ -425,10 +422,8 @@ PATHS: dict[str, Call] = {
 @pytest.mark.parametrize("deleter", [True, False])
 def test_each_capsule_is_deleted_once(add: Any, path: str, deleter: bool) -> None:
     producers = [FakeProducer(4, deleter=deleter) for _ in range(3)]
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         PATHS[path](add, *producers)
-    except (TypeError, ValueError):
-        pass
     gc.collect()
     for x in producers:
         assert x.deleted == (len(x.asked) if deleter else 0)
@@ -469,13 +464,13 @@ def test_reading_is_all_or_nothing(add: Any) -> None:
         assert [x.deleted for x in producers] == [1] * (failing + 1) + [0] * (2 - failing)
 
 
-# ---- one tensor, one verdict -------------------------------------------------------------------------------
+# ---- one tensor, one verdict ----------------------------------------------------------------
 
 
 @pytest.mark.promise("FAULT-15")
 @pytest.mark.parametrize("rank", [0, 1, 2, 8, 9, 10, 16, 17, 30])
 def test_rank_by_every_protocol(add: Any, rank: int) -> None:
-    array = np.ones([2, 2] * min(1, rank // 2) + [1] * (rank - 2 * min(1, rank // 2)), "f4")
+    array: Any = np.ones([2, 2] * min(1, rank // 2) + [1] * (rank - 2 * min(1, rank // 2)), "f4")
     turned = array.transpose(*reversed(range(array.ndim)))
     for x in (array, turned):
         answers = {
@@ -492,7 +487,7 @@ def test_rank_by_every_protocol(add: Any, rank: int) -> None:
 
 @pytest.mark.promise("FAULT-15")
 def test_layouts_by_every_protocol(add: Any) -> None:
-    grid = np.arange(64, dtype="f4").reshape(4, 4, 4)
+    grid: Any = np.arange(64, dtype="f4").reshape(4, 4, 4)
     views = [grid, grid.T, grid[::2], grid[:, ::-1], grid[:, 1:2], grid[1:, :, 3:], grid[..., 0]]
     for view in views:
         want = view + view

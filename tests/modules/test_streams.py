@@ -1,11 +1,11 @@
-"""Streams, devices and workspaces, on the fake backend of zoo/: it serves what claims to be on cuda and
-notes what it is asked."""
+"""Streams, devices and workspaces, on the fake backend of zoo/: it serves what claims to be on cuda
+and notes what it is asked."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import gc
+import importlib
 import threading
 import time
 import weakref
@@ -28,13 +28,14 @@ class Fake:
         self._sleeps = (ctypes.c_char * 32).in_dll(library, "fake_sleeps")
         self._absent = (ctypes.c_char * 64).in_dll(library, "fake_absent")
         self.current = ctypes.c_int.in_dll(library, "fake_current")
+        self.located = ctypes.c_int.in_dll(library, "fake_located")
         self.reset()
 
     def reset(self, fails: str = "", sleeps: str = "", absent: str = "") -> None:
         self._log.value = b""
         self._fails.value, self._sleeps.value = fails.encode(), sleeps.encode()
         self._absent.value = absent.encode()
-        self.current.value = 0
+        self.current.value = self.located.value = 0
 
     @property
     def log(self) -> list[str]:
@@ -142,7 +143,7 @@ def test_a_producer_that_knows_no_streams(
     x = on_cuda(knows=["max_version"])
     assert zoo.twin.twin_f32(x, on_cuda(), stream=stream) is True
     assert fake.of("wait") == waits
-    assert fake.log.index(*waits) < fake.log.index("launch 0 9") if waits else True
+    assert all(fake.log.index(w) < fake.log.index("launch 0 9") for w in waits)
 
 
 @pytest.mark.promise("A4")
@@ -247,7 +248,8 @@ def test_a_long_launch_on_the_cpu_lets_others_run(zoo: Any, form: str) -> None:
     x = np.ones(1 << 18, "f4")
     out = np.zeros(1 << 18, "f4")
     call = zoo.nap.bind(x, out, ms=300)
-    ticks, done = [], []
+    ticks: list[float] = []
+    done: list[int] = []
 
     def tick() -> None:
         while not done:
@@ -315,7 +317,7 @@ def test_a_backend_that_cannot_be_used(zoo: Any, fake: Fake) -> None:
     assert fake.of("launch") == []
 
 
-# ---- the array interface ---------------------------------------------------------------------------
+# ---- the array interface --------------------------------------------------------------------
 
 
 def interface(array: Any, **entries: Any) -> FakeInterface:
@@ -378,9 +380,10 @@ def test_an_array_interface_that_is_malformed(
     with pytest.raises(TypeError, match=f"twin: x has a __cuda_array_interface__ whose {key}") as e:
         zoo.twin.twin_f32(x, x)
     assert not isinstance(e.value, zoo.Unsupported)
+    wrong: Any
     for wrong in (None, 3, [], "dict"):
         broken = FakeInterface()
-        broken.__cuda_array_interface__ = wrong  # type: ignore[assignment]
+        broken.__cuda_array_interface__ = wrong
         with pytest.raises(TypeError, match="whose type"):
             zoo.twin.twin_f32(broken, broken)
     assert fake.of("launch") == []
@@ -425,6 +428,25 @@ def test_the_stream_of_an_array_interface(zoo: Any, fake: Fake, stream: int | No
     fake.reset()
     assert zoo.twin.twin_f32(interface(x, stream=used), interface(out), stream=stream)
     assert fake.of("wait") == []
+
+
+@pytest.mark.promise("A4", "T5")
+def test_the_device_of_an_array_interface(zoo: Any, fake: Fake) -> None:
+    """Only the driver knows it."""
+    x, out = np.ones(4, "f4"), np.zeros(4, "f4")
+    fake.located.value = 3
+    assert zoo.twin.twin_f32(interface(x), interface(out)) is True
+    assert fake.of("launch") == ["launch 3 1"]
+    assert zoo.twin.twin_f32(interface(x), on_cuda(0)) is False
+
+
+@pytest.mark.promise("S4")
+def test_a_bound_call_waits_when_it_is_bound(zoo: Any, fake: Fake) -> None:
+    x, out = np.ones(4, "f4"), np.zeros(4, "f4")
+    call = zoo.twin.bind(interface(x, stream=9), interface(out))
+    assert fake.of("wait", "launch") == ["wait 0 1 9"]
+    call()
+    assert fake.of("wait", "launch") == ["wait 0 1 9", "launch 0 1"]
 
 
 @pytest.mark.promise("S4")

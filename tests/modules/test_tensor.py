@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from modules.conftest import BUILT
-from modules.fake_producer import Versioned, capsule_pointer
+from modules.fake_producer import DLTensor, Versioned, capsule_pointer
 
 NAMES = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4",
          "i64": "i8", "bool": "?"}  # fmt: skip
@@ -172,7 +172,7 @@ def test_capsules_that_nobody_takes(rt: Any) -> None:
 
 
 def take(x: Any) -> tuple[int, Callable[[], None]]:
-    """Takes the managed tensor out of a capsule, as another framework does: it is ours to delete."""
+    """Takes the managed tensor out of a capsule, as a framework does: it is ours to delete."""
     capsule = x.__dlpack__(max_version=(1, 3))
     address = capsule_pointer(capsule)
     rename = ctypes.pythonapi.PyCapsule_SetName
@@ -185,9 +185,73 @@ def take(x: Any) -> tuple[int, Callable[[], None]]:
 USED = b"used_dltensor_versioned"
 
 
+class Exchange(ctypes.Structure):
+    """The C exchange API as DLPack 1.3 lays it out."""
+
+    Find = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+    Wrap = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    Fail = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+    Allocate = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, Fail
+    )
+    Stream = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+    )
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("older", ctypes.c_void_p),
+        ("allocate", Allocate),
+        ("own", Find),
+        ("wrap", Wrap),
+        ("borrow", Find),
+        ("stream", Stream),
+    ]
+
+
+@pytest.mark.promise("T7", "T8")
+def test_the_exchange_api(rt: Any) -> None:
+    capsule = rt.Tensor.__dlpack_c_exchange_api__
+    api = Exchange.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
+    assert (api.major, api.minor, api.older) == (1, 3, None)
+    x = rt.empty((2, 3), "f32")
+    np.asarray(x)[:] = 5
+
+    borrowed = DLTensor()
+    assert api.borrow(x, ctypes.addressof(borrowed)) == 0
+    assert borrowed.data == np.asarray(x).ctypes.data
+    assert (borrowed.rank, borrowed.code, borrowed.bits, borrowed.device_type) == (2, 2, 32, 1)
+
+    owned = ctypes.c_void_p()
+    assert api.own(x, ctypes.addressof(owned)) == 0
+    del x
+    gc.collect()
+    wrapped = ctypes.c_void_p()
+    assert api.wrap(owned.value, ctypes.byref(wrapped)) == 0
+    again = ctypes.cast(wrapped, ctypes.py_object).value
+    release = ctypes.pythonapi.Py_DecRef
+    release.argtypes = [ctypes.py_object]
+    release(again)
+    assert isinstance(again, rt.Tensor)
+    assert (np.asarray(again) == 5).all()
+
+    made, said = ctypes.c_void_p(), []
+    fail = Exchange.Fail(lambda context, kind, message: said.append(kind))
+    assert api.allocate(ctypes.addressof(borrowed), ctypes.byref(made), None, fail) == 0
+    managed = Versioned.from_address(made.value or 0)
+    assert managed.tensor.data % 64 == 0
+    managed.deleter(made.value)
+    borrowed.bits = 5
+    assert api.allocate(ctypes.addressof(borrowed), ctypes.byref(made), None, fail) != 0
+    assert said == [b"MemoryError"]
+    stream = ctypes.c_void_p(7)
+    assert api.stream(2, 0, ctypes.byref(stream)) == 0
+    assert stream.value is None
+
+
 @pytest.mark.promise("T8")
 def test_a_deleter_on_any_thread(rt: Any) -> None:
-    """Without the GIL: ctypes releases it around the call. The memory lives until the last export."""
+    """Without the GIL: ctypes releases it around the call. The memory lives to the last export."""
     deletes = []
     for _ in range(8):
         x = rt.empty(1000, "f32")
@@ -208,11 +272,15 @@ def test_a_deleter_on_any_thread(rt: Any) -> None:
 @pytest.mark.promise("T8")
 def test_a_deleter_with_an_exception_set(rt: Any) -> None:
     _, delete = take(rt.empty(10, "f32"))
-    try:
-        raise RuntimeError("mine")
-    except RuntimeError as fault:
-        delete()
-        assert str(fault) == "mine"
+
+    def raises() -> None:
+        try:
+            raise RuntimeError("mine")
+        finally:
+            delete()
+
+    with pytest.raises(RuntimeError, match="mine"):
+        raises()
 
 
 @pytest.mark.promise("T8")
@@ -225,7 +293,8 @@ struct managed { unsigned version[2]; void *context; void (*deleter)(struct mana
 int main(void)
 {
     Py_Initialize();
-    PyRun_SimpleString("import aicf_rt\nc = aicf_rt.empty(1000, 'f32').__dlpack__(max_version=(1, 3))");
+    PyRun_SimpleString("import aicf_rt\n"
+                       "c = aicf_rt.empty(1000, 'f32').__dlpack__(max_version=(1, 3))");
     PyObject *main = PyImport_AddModule("__main__");
     PyObject *capsule = PyObject_GetAttrString(main, "c");
     if (!capsule) { PyErr_Print(); return 2; }

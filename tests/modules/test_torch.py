@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.guests("torch")
 
 
@@ -38,7 +38,7 @@ def test_layouts(add: Any) -> None:
 
 @pytest.mark.promise("T17", "FAULT-15")
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_negation_that_is_pending(add: Any, unsupported: type[Exception], count: int) -> None:
+def test_negation_that_is_pending(add: Any, unsupported: Any, count: int) -> None:
     class Only:
         """The same by __dlpack__ alone."""
 
@@ -74,7 +74,7 @@ def test_conjugation_that_is_pending(add: Any) -> None:
 
 
 @pytest.mark.promise("A12", "T17")
-def test_requires_grad(add: Any, unsupported: type[Exception]) -> None:
+def test_requires_grad(add: Any, unsupported: Any) -> None:
     x, y = torch.ones(4, requires_grad=True), torch.ones(4)
     for args, name in (((x, y), "a"), ((y, x), "b")):
         with pytest.raises(unsupported, match=r"requires grad.*detach") as refused:
@@ -92,7 +92,7 @@ def test_requires_grad(add: Any, unsupported: type[Exception]) -> None:
 
 
 @pytest.mark.promise("FAULT-15")
-def test_forward_mode(add: Any, unsupported: type[Exception]) -> None:
+def test_forward_mode(add: Any, unsupported: Any) -> None:
     from torch.autograd import forward_ad
 
     with forward_ad.dual_level():
@@ -115,7 +115,7 @@ class Wrapper(torch.Tensor):  # type: ignore[misc]
     """A tensor around another, without memory of its own."""
 
     @staticmethod
-    def __new__(cls, inner: Any) -> Any:
+    def __new__(cls: Any, inner: Any) -> Any:
         made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
         made.inner = inner
         return made
@@ -187,7 +187,7 @@ def test_transforms(add: Any, how: str) -> None:
 
 
 @pytest.mark.promise("FAULT-15")
-def test_a_dispatching_subclass_is_left_to_torch(add: Any, unsupported: type[Exception]) -> None:
+def test_a_dispatching_subclass_is_left_to_torch(add: Any, unsupported: Any) -> None:
     class Logs(torch.Tensor):  # type: ignore[misc]
         @classmethod
         def __torch_dispatch__(cls, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -216,7 +216,7 @@ def test_a_lazy_clone_is_no_alias(add: Any) -> None:
     assert clone.tolist() == ([10.0] if wrote else [1.0]) * 4
 
 
-# ---- Python that runs while arguments are read -------------------------------------------------
+# ---- Python that runs while arguments are read ----------------------------------------------
 
 
 class Hook:
@@ -282,7 +282,7 @@ def test_is_neg_that_raises(add: Any) -> None:
     assert (sys.getrefcount(x), sys.getrefcount(held)) == before
 
 
-# ---- memory that a call keeps --------------------------------------------------------------------------
+# ---- memory that a call keeps ---------------------------------------------------------------
 
 
 @pytest.mark.promise("FAULT-4", "S5")
@@ -300,7 +300,8 @@ def test_a_bound_call_keeps_the_memory(add: Any) -> None:
 
 @pytest.mark.promise("FAULT-15")
 def test_mixed_frameworks_make_the_first_ones_out(add: Any) -> None:
-    x, t = np.ones(4, "f4"), torch.ones(4)
+    x: Any = np.ones(4, "f4")
+    t = torch.ones(4)
     assert isinstance(add.add(t, x), torch.Tensor)
     assert isinstance(add.add(x, t), np.ndarray)
     assert isinstance(add.add(memoryview(x), t), torch.Tensor)
@@ -314,3 +315,33 @@ def test_order_of_an_out(add: Any) -> None:
     for x in (torch.randn(3, 4).mT, torch.randn(2, 3, 4).permute(2, 0, 1)):
         assert add.add(x, x).stride() == x.stride()
     assert add.add(x[:, :1], x).is_contiguous()
+
+
+class Old(torch.Tensor):  # type: ignore[misc]
+    """As torch was before it had the exchange API."""
+
+    __dlpack_c_exchange_api__ = None
+
+
+@pytest.mark.promise("T10", "FAULT-15")
+def test_a_torch_without_the_exchange_api(add: Any, unsupported: Any) -> None:
+    x = torch.arange(6.0).reshape(2, 3).as_subclass(Old)
+    out = torch.zeros(2, 3)
+    assert add.add_f32(x, x, out) is True
+    assert torch.equal(out, torch.arange(6.0).reshape(2, 3) * 2)
+    made = add.add(x, x)
+    assert type(made) is torch.Tensor
+    assert torch.equal(made, out)
+    turned = x.mT
+    assert add.add(turned, turned).stride() == turned.stride()
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        assert add.add(x.to(dtype), x.to(dtype)).dtype == dtype
+    call = add.bind(x, x, out)
+    out.zero_()
+    call()
+    assert torch.equal(made, out)
+    negative = (torch.ones(4, dtype=torch.complex64) * 1j).conj().imag.as_subclass(Old)
+    with pytest.raises(unsupported, match="resolve_neg"):
+        add.add(negative, negative)
+    with pytest.raises(unsupported, match="requires grad"):
+        add.add(x.clone().requires_grad_(), x)

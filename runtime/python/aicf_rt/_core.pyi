@@ -25,7 +25,7 @@ class CudaError(RuntimeError):
 
 @final
 class Tensor:
-    """Row-major memory of its own on the host or a device. numpy.asarray takes one in host memory, every
+    """Memory of its own on the host or a device. numpy.asarray takes one in host memory, every
     from_dlpack any."""
 
     @property
@@ -55,17 +55,17 @@ class Tensor:
 
 @final
 class Call:
-    """An op bound to its tensors: checked once, then only launched. It keeps their memory alive; a
+    """An op bound to its tensors: checked once, then only launched. It keeps their memory alive: a
     tensor that is resized or given other memory leaves the call on the old one."""
 
     def __call__(self) -> None:
         """Launches. Raises CudaError if that fails."""
     def set(self, **arguments: Any) -> None:
-        """Puts other tensors, attributes or options in their places. Checks all that depends on them;
-        raises as `bind` does, and the call is then as it was."""
+        """Puts other tensors, attributes or options in their places. Checks all that depends on
+        them; raises as `bind` does, and the call is then as it was."""
 
 def run(calls: list[Call] | tuple[Call, ...], /) -> None:
-    """Launches calls one after another. The first that fails raises; those before it were launched."""
+    """Launches calls one after another. The first that fails raises; those before it ran."""
 
 def empty(
     shape: SupportsIndex | Sequence[SupportsIndex],
@@ -74,6 +74,6 @@ def empty(
     *,
     stream: int | None = None,
 ) -> Tensor:
-    """A new tensor with undefined elements. `dtype` is a name as in the table ("f32", "float32") or a
-    framework's own, `device` is "cpu", "cuda", "cuda:1" or what prints so. On cuda the memory is taken,
-    and later given back, in the order of `stream`, the default stream if None."""
+    """A new row-major tensor with undefined elements. `dtype` is a name as in the table ("f32",
+    "float32") or a framework's own, `device` is "cpu", "cuda", "cuda:1" or what prints so. On cuda
+    the memory is taken, and later given back, in the order of `stream`, the default one if None."""
