@@ -17,10 +17,10 @@
 /* Weak: its address is NULL in a module that was linked without the backend's objects. */
 #define AICF_LAUNCHER __attribute__((weak, visibility("hidden"))) aicf_status
 
-/* CPU kernels are compiled for the baseline and for x86-64-v3; the loader picks. Put before a function
-   whose loops are worth it; what it calls must be inlined into it. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+/* CPU kernels are compiled for the baseline and for x86-64-v3; the loader picks. Put before a
+   function whose loops are worth it; what it calls must be inlined into it. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define AICF_CLONES __attribute__((target_clones("default", "arch=x86-64-v3")))
 #else
 #define AICF_CLONES

@@ -30,6 +30,16 @@ def call(op: str, dtype: str, *args: Any, **options: Any) -> None:
         pytest.fail(f"{op}_{dtype} refused: {module.explain(*args, **options)}")
     if any(isinstance(a, torch.Tensor) and a.is_cuda for a in args):
         torch.cuda.synchronize()
+        note_kernel(op, module.explain(*args, **options), options.get("kernel"))
+
+
+RAN: set[str] = set()  # CUDA kernels that a call of this process has run, as "add/vec"
+
+
+def note_kernel(op: str, lines: list[str], demanded: str | None) -> None:
+    """The kernel that ran is the one demanded, or the first that fits."""
+    fits = (line.partition(":")[0] for line in lines if ": fits" in line)
+    RAN.add(f"{op}/{demanded or next(fits)}")
 
 
 def outcome(op: str, dtype: str, args: tuple[Any, ...], outs: int, options: dict[str, Any]) -> bool:

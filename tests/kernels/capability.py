@@ -209,7 +209,7 @@ def is_dense(t: torch.Tensor) -> bool:
     step = 1
     for size, stride in reversed(strides_of(t)):
         if stride != step:
-            return t.numel() == 0
+            return bool(t.numel() == 0)
         step *= size
     return True
 
@@ -218,7 +218,7 @@ def is_gapless(t: torch.Tensor) -> bool:
     step = 1
     for size, stride in sorted(strides_of(t), key=lambda d: d[1]):
         if stride != step:
-            return t.numel() == 0
+            return bool(t.numel() == 0)
         step *= size
     return True
 
@@ -226,21 +226,19 @@ def is_gapless(t: torch.Tensor) -> bool:
 def has_unit_stride(t: torch.Tensor, dim: int) -> bool:
     if t.dim() < -dim:
         return False
-    return t.numel() == 0 or t.shape[dim] == 1 or t.stride(dim) == 1
+    return bool(t.numel() == 0 or t.shape[dim] == 1 or t.stride(dim) == 1)
 
 
 def layout_fits(t: torch.Tensor, layouts: frozenset[str]) -> bool:
     """Of one tensor alone; `flat` also asks for one order of all."""
-    return any(
-        {
-            "dense": lambda: is_dense(t),
-            "flat": lambda: is_gapless(t),
-            "row": lambda: has_unit_stride(t, -1),
-            "col": lambda: has_unit_stride(t, -2),
-            "strided": lambda: True,
-        }[layout]()
-        for layout in layouts
-    )
+    fits = {
+        "dense": is_dense(t),
+        "flat": is_gapless(t),
+        "row": has_unit_stride(t, -1),
+        "col": has_unit_stride(t, -2),
+        "strided": True,
+    }
+    return any(fits[layout] for layout in layouts)
 
 
 def one_order(tensors: Sequence[torch.Tensor]) -> bool:
@@ -297,8 +295,8 @@ def kernel_fits(
 
 # ---- calls to try --------------------------------------------------------------------------------
 
-# Sizes for every dim and pack of the rows: no two alike where they need not be, so that none can stand
-# in for another. Packs that are broadcast together are so here.
+# Sizes for every dim and pack of the rows: no two alike where they need not be, so that none can
+# stand in for another. Packs that are broadcast together are so here.
 BOUND: tuple[tuple[dict[str, int], dict[str, Sizes]], ...] = (
     ({"M": 3, "K": 4, "N": 5}, {"A": (2, 6), "B": (2, 6), "L": (2, 3), "R": (4,)}),
     ({"M": 2, "K": 3, "N": 7}, {"A": (5, 1, 3), "B": (4, 1), "L": (), "R": (2, 3)}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("B", ROOT / "build")).resolve() / "python"
 if str(BUILT) not in sys.path:
     sys.path.insert(0, str(BUILT))
+
+
+def pytest_sessionfinish() -> None:
+    """For tools/gpu_report.py: which kernels the tests ran."""
+    where = os.environ.get("AICF_KERNELS_RAN")
+    if where:
+        from kernels.calls import RAN
+
+        Path(where).write_text(json.dumps(sorted(RAN)), encoding="utf-8")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -43,11 +43,11 @@ def gelu_slope(y: Array, approx: str = "none") -> Array:
     """The derivative of gelu, by its definition; beyond 30 it is 0 or 1 to the last bit."""
     y = np.clip(y, -30.0, 30.0)
     if approx == "none":
-        density = np.exp(-0.5 * y * y) / math.sqrt(2 * math.pi)
-        return 0.5 * erfc(-y / math.sqrt(2)) + y * density
+        density: Array = np.exp(-0.5 * y * y) / math.sqrt(2 * math.pi)
+        share: Array = 0.5 * erfc(-y / math.sqrt(2))
+        return share + y * density
     k, c = math.sqrt(2 / math.pi), 0.044715
-    # (1 + tanh u) / 2 without its cancellation
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # (1 + tanh u) / 2 without its cancellation
         share = 1 / (1 + np.exp(-2 * k * (y + c * y**3)))
     return share + y * share * (1 - share) * 2 * k * (1 + 3 * c * y * y)
 
@@ -68,7 +68,7 @@ def bias_add(x: Array, bias: Array, axis: int = 1) -> Array:
 
 
 def bias_add_bwd(gy: Array, axis: int = 1) -> Array:
-    return gy.sum(axis=tuple(d for d in range(gy.ndim) if d != axis % gy.ndim))
+    return np.asarray(gy.sum(axis=tuple(d for d in range(gy.ndim) if d != axis % gy.ndim)))
 
 
 def gemm(
@@ -86,7 +86,9 @@ def gemm(
         out = out + beta * c
     if bias is not None:
         out = out + bias
-    return {"none": lambda x: x, "relu": relu, "gelu": gelu}[act](out)
+    if act == "relu":
+        return relu(out)
+    return gelu(out) if act == "gelu" else out
 
 
 def sum(x: Array, axes: Sequence[int] | None = None, keepdim: bool = False) -> Array:

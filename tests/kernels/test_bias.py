@@ -14,7 +14,7 @@ from kernels.tolerance import EPS, assert_close
 
 pytestmark = [pytest.mark.guests("torch")]
 
-# (shape, axis): what lies before the axis, along it, and after it, each 1, odd, a vector and one more.
+# (shape, axis): what lies before the axis, along it and after it, each 1, odd, a vector, one more.
 PLACES = [
     ((1,), 0),
     ((33,), 0),  # a vector: nothing before or after

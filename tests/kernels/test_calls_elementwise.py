@@ -1,5 +1,5 @@
-"""Calls of add, relu, relu_bwd, gelu_bwd, scale and copy, written by hand: the verdict is what numpy or
-torch say of them, and of writing into that out."""
+"""Calls of add, relu, relu_bwd, gelu_bwd, scale and copy, written by hand: the verdict is what
+numpy or torch say of them, and of writing into that out."""
 
 from __future__ import annotations
 

@@ -19,9 +19,12 @@ def t(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.arange(float(np.prod(shape))).remainder(7).reshape(shape).sub(3).div(4).to(dtype)
 
 
+def out(*shape: int) -> torch.Tensor:
+    return torch.full(shape or (3, 5), 7.0)
+
+
 def gemms() -> Iterator[Call]:
     a, b, bias, c = t(3, 4), t(4, 5), t(5), t(3, 5)
-    out = lambda *shape: torch.full(shape or (3, 5), 7.0)  # noqa: E731
     yield Call("a product", "f32", (a, b, None, None, out()), a @ b)
     yield Call("with bias", "f32", (a, b, bias, None, out()), torch.addmm(bias, a, b))
     yield Call("with c", "f32", (a, b, None, c, out()), torch.addmm(c, a, b), {"beta": 1.0})

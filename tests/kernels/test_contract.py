@@ -1,4 +1,4 @@
-"""What each module takes and what it refuses, from the row it carries: every op, dtype and kernel."""
+"""What each module takes and refuses, from the row it carries: every op, dtype and kernel."""
 
 from __future__ import annotations
 
@@ -272,8 +272,8 @@ def test_axes_out_of_range_or_twice_are_refused(op: str, device: str) -> None:
 @pytest.mark.promise("C1")
 @pytest.mark.parametrize("op", OPS)
 def test_empty_tensors_are_checked_like_others(op: str, device: str) -> None:
-    """Each dim 0 in turn: taken, with nothing launched or identities written; a wrong shape still is
-    refused."""
+    """Each dim 0 in turn: taken, with nothing launched or identities written; a wrong shape is
+    still refused."""
     row = row_of(op)
     for dims, packs in BOUND[:3]:
         attrs = next(attrs_of(row, packs))

@@ -18,7 +18,8 @@ STEP = 1e-6  # the error of a central difference is some STEP**2, of its roundin
 
 
 def gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    bent: Array = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+    return 0.5 * x * (1 + bent)
 
 
 def slope(forward: Callable[[Array], Array], x: Array, gy: Array) -> Array:

@@ -56,7 +56,7 @@ def test_every_f16_survives_the_way_to_f32_and_back(flushed: bool, step: int) ->
 
 
 def test_every_f16_is_read_as_what_it_is(flushed: bool) -> None:
-    """Widened by the sum of one element: times 2**12 even the smallest is normal in every format."""
+    """Times 2**12 even the smallest is a normal f16, so reading it is all there is to get wrong."""
     bits = patterns()
     x = bits.view(torch.float16)
     out = torch.zeros(65536, dtype=torch.float16)

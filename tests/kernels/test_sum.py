@@ -111,6 +111,20 @@ def test_rank_8_of_odd_sizes(device: str, dtype: str) -> None:
             check(x, axes, False, dtype, layout)
 
 
+@pytest.mark.promise("KERNELS-sum")
+@pytest.mark.parametrize("kind, dtype", [("f4", "f32"), ("f2", "f16"), ("f8", "f64")])
+def test_strides_below_0(kind: str, dtype: str) -> None:
+    x = np.random.default_rng(3).standard_normal((9, 40, 33)).astype(kind)
+    for view in (x[::-1], x[:, ::-1], x[..., ::-1], x[::-1, ::-2, ::-3], x.T[::-1]):
+        for axes in [(0,), (1,), (2,), (0, 2), (0, 1, 2)]:
+            given = view.astype(np.float64)
+            want = references.sum(given, axes)
+            out = np.full(want.shape, np.nan, kind)
+            call("sum", dtype, view, out, axes=axes)
+            slack = given.size // want.size * EPS[dtype] * references.sum(np.abs(given), axes)
+            assert_close(out.astype(np.float64), want, dtype, f"sum backwards over {axes}", slack)
+
+
 # ---- inputs that broke others --------------------------------------------------------------------
 
 

@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from kernels.calls import call
 from kernels.tensors import FLOATS, poisoned, random
@@ -20,10 +22,9 @@ def digest() -> str:
     """One hash over results of every op, each long enough for many parts."""
     h = hashlib.sha256()
 
-    def run(op: str, dtype: str, *args: object, **options: object) -> None:
+    def run(op: str, dtype: str, *args: Any, **options: Any) -> None:
         call(op, dtype, *args, **options)
-        out = args[-1]
-        h.update(out.contiguous().view(-1).view(dtype=__import__("torch").uint8).numpy().tobytes())
+        h.update(args[-1].contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
     for dtype in FLOATS:
         x, y = (random((300, 517), dtype, "cpu", seed=seed) for seed in (1, 2))
