@@ -16,7 +16,7 @@ encode_column(const buffer *out)
     return out->size - at;
 }
 
-/* ---- names, numbers, code ------------------------------------------------------------------------ */
+/* ---- names, numbers, code ------------------------------------------------------------------- */
 
 static bool
 is_name_char(char c)
@@ -53,7 +53,7 @@ encode_code(buffer *out, const char *text, size_t size)
     buffer_add(out, text, size);
 }
 
-/* ---- Python -------------------------------------------------------------------------------------- */
+/* ---- Python --------------------------------------------------------------------------------- */
 
 /* The bytes of the character at `text`, and whether it may turn what a reader sees around, or ends
    lines for some reader: then it is written by number. */
@@ -135,7 +135,7 @@ encode_py_comment(buffer *out, const char *text, size_t size)
     }
 }
 
-/* ---- JSON, Make, Markdown ------------------------------------------------------------------------ */
+/* ---- JSON, Make, Markdown ------------------------------------------------------------------- */
 
 static void
 encode_json_string(buffer *out, const char *text, size_t size)
@@ -248,31 +248,31 @@ encode_md_code(buffer *out, const char *text, size_t size)
     }
 }
 
-/* ---- the table ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 #define TAKES(kind) (1u << FIELD_##kind)
 #define TAKES_TEXT \
     (TAKES(NAME) | TAKES(NUMBER) | TAKES(TEXT) | TAKES(C) | TAKES(PYTHON) | TAKES(JSON))
 
 const encoder encoders[] = {
-    {"name", encode_name, TAKES(NAME)},
-    {"upper", encode_upper, TAKES(NAME)},
-    {"number", encode_code, TAKES(NUMBER)},
-    {"c", encode_code, TAKES(C) | TAKES(NAME) | TAKES(NUMBER)},
-    {"python", encode_code, TAKES(PYTHON) | TAKES(NAME) | TAKES(NUMBER)},
-    {"json", encode_code, TAKES(JSON) | TAKES(NUMBER)},
-    {"c_string", encode_c_string, TAKES_TEXT},
-    {"c_comment", encode_c_comment, TAKES_TEXT},
-    {"py_string", encode_py_string, TAKES_TEXT},
-    {"docstring", encode_docstring, TAKES_TEXT},
-    {"py_comment", encode_py_comment, TAKES_TEXT},
-    {"json_string", encode_json_string, TAKES_TEXT},
-    {"make", encode_make, TAKES_TEXT},
-    {"md", encode_md, TAKES_TEXT},
-    {"md_text", encode_md_text, TAKES_TEXT},
-    {"md_code", encode_md_code, TAKES_TEXT},
-    {"text", encode_code, TAKES_TEXT},
-    {NULL, NULL, 0},
+    {"name", encode_name, TAKES(NAME), false},
+    {"upper", encode_upper, TAKES(NAME), false},
+    {"number", encode_code, TAKES(NUMBER), false},
+    {"c", encode_code, TAKES(C) | TAKES(NAME) | TAKES(NUMBER), false},
+    {"python", encode_code, TAKES(PYTHON) | TAKES(NAME) | TAKES(NUMBER), false},
+    {"json", encode_code, TAKES(JSON) | TAKES(NUMBER), false},
+    {"c_string", encode_c_string, TAKES_TEXT, false},
+    {"c_comment", encode_c_comment, TAKES_TEXT, false},
+    {"py_string", encode_py_string, TAKES_TEXT, false},
+    {"docstring", encode_docstring, TAKES_TEXT, true},
+    {"py_comment", encode_py_comment, TAKES_TEXT, false},
+    {"json_string", encode_json_string, TAKES_TEXT, false},
+    {"make", encode_make, TAKES_TEXT, false},
+    {"md", encode_md, TAKES_TEXT, false},
+    {"md_text", encode_md_text, TAKES_TEXT, true},
+    {"md_code", encode_md_code, TAKES_TEXT, false},
+    {"text", encode_code, TAKES_TEXT, true},
+    {NULL, NULL, 0, false},
 };
 
 const encoder *

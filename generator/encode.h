@@ -1,5 +1,5 @@
-/* One encoder a sink: what a text must become to stand in C, Python, Make, Markdown or JSON and mean
-   itself there. */
+/* One encoder a sink: what a text must become to stand in C, Python, Make, Markdown or JSON and
+   mean itself there. */
 #ifndef OPGEN_ENCODE_H
 #define OPGEN_ENCODE_H
 
@@ -13,6 +13,7 @@ typedef struct encoder {
     const char *name;
     encode_fn *write;
     unsigned takes; /* bits of field_kind */
+    bool lines;     /* it may give several lines, which it does not indent itself */
 } encoder;
 
 extern const encoder encoders[]; /* ended by a NULL name */

@@ -21,10 +21,11 @@ put_line(buffer *out, size_t indent)
     put_spaces(out, indent);
 }
 
-/* ---- strings ------------------------------------------------------------------------------------- */
+/* ---- strings -------------------------------------------------------------------------------- */
 
 /* What a byte of a string becomes: itself, itself or a letter behind a backslash, or three octal
-   digits, so that what follows cannot join them. */
+   digits, so that what follows cannot join them. A question mark behind another is escaped too:
+   they never begin a trigraph. */
 enum { PLAIN, SPACE, QUOTED, LETTER, OCTAL };
 
 static int
@@ -81,9 +82,8 @@ put_literal(char *at, const char **text, const char *end, size_t room)
     while (c < end) {
         int is = kind[(unsigned char)*c];
         size_t before = used;
-        if (is == PLAIN || is == SPACE) {
-            bool trigraph = *c == '?' && c > *text && c[-1] == '?';
-            used += trigraph ? put_escaped(at + used, '?', QUOTED) : (at[used] = *c, 1);
+        if (is <= SPACE && !(*c == '?' && c > *text && c[-1] == '?')) {
+            at[used++] = *c;
         } else {
             used += put_escaped(at + used, *c, is);
         }
@@ -122,7 +122,7 @@ encode_c_string(buffer *out, const char *text, size_t size)
     } while (text < end);
 }
 
-/* ---- comments ------------------------------------------------------------------------------------ */
+/* ---- comments ------------------------------------------------------------------------------- */
 
 /* A byte of a comment: what could end it, open another, or splice lines is pulled apart. */
 static void
@@ -139,14 +139,18 @@ comment_byte(buffer *out, char c)
 static bool
 turns_text(const char *text, size_t size)
 {
-    return size >= 3 && !memcmp(text, "\xe2\x80", 2) ? (unsigned char)text[2] >= 0x8b
-           : size >= 3 && !memcmp(text, "\xe2\x81", 2) && (unsigned char)text[2] >= 0xa0;
+    return size >= 3 && !memcmp(text, "\xe2\x80", 2)
+               ? (unsigned char)text[2] >= 0x8b
+               : size >= 3 && !memcmp(text, "\xe2\x81", 2) && (unsigned char)text[2] >= 0xa0;
 }
 
 void
 encode_c_comment(buffer *out, const char *text, size_t size)
 {
     size_t indent = encode_column(out) + 3, column = indent;
+    while (size > 0 && (text[size - 1] == ' ' || text[size - 1] == '\n')) {
+        size--;
+    }
     buffer_puts(out, "/* ");
     for (size_t i = 0; i < size;) {
         size_t end = i;
@@ -177,7 +181,7 @@ encode_c_comment(buffer *out, const char *text, size_t size)
     buffer_puts(out, " */");
 }
 
-/* ---- long lines ---------------------------------------------------------------------------------- */
+/* ---- long lines ----------------------------------------------------------------------------- */
 
 /* Where the element that starts at `text` ends: behind its comma, or before the closing bracket. */
 static size_t
@@ -203,8 +207,8 @@ element_end(const char *text, size_t size)
     return size;
 }
 
-static size_t fill_elements(
-    buffer *out, const char *text, size_t size, size_t indent, size_t column);
+static size_t
+fill_elements(buffer *out, const char *text, size_t size, size_t indent, size_t column);
 
 /* An element at the end of `out`, which ends in `column`; a call that is too long for a line is
    broken as the whole is. Both say in which column the text then ends. */
@@ -278,6 +282,46 @@ fill_block(buffer *out, const char *text, size_t size, size_t indent, bool comma
     buffer_add(out, text, size);
 }
 
+/* Where the operand that starts at `text` ends: behind its `&&` or `||`, or at the end. */
+static size_t
+operand_end(const char *text, size_t size)
+{
+    int depth = 0;
+    for (size_t i = 0; i + 3 < size; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth == 0 && (!memcmp(text + i, " && ", 4) || !memcmp(text + i, " || ", 4))) {
+            return i + 3;
+        }
+    }
+    return size;
+}
+
+/* A chain of `&&` and `||`, its lines aligned behind `return` or `=`. False if it is none. */
+static bool
+fill_chain(buffer *out, const char *line, size_t size)
+{
+    const char *assign = strstr(line, " = "), *back = strstr(line, "return ");
+    size_t start = back ? (size_t)(back - line) + 7 : assign ? (size_t)(assign - line) + 3 : size;
+    if (start == size || start + operand_end(line + start, size - start) == size) {
+        return false;
+    }
+    buffer_add(out, line, start);
+    for (size_t i = start, column = start; i < size;) {
+        size_t end = operand_end(line + i, size - i);
+        if (i > start && column + 1 + end > C_COLUMNS) {
+            put_line(out, start);
+            column = start;
+        } else if (i > start) {
+            buffer_putc(out, ' ');
+            column++;
+        }
+        buffer_add(out, line + i, end);
+        column += end;
+        i += end + (i + end < size);
+    }
+    return true;
+}
+
 /* Of a declaration, the space behind the type that it starts with: it may break there. */
 static const char *
 type_end(const char *line, const char *round)
@@ -315,7 +359,7 @@ fill_line(buffer *out, const char *line, size_t size)
         buffer_add(out, line, (size_t)(type - line));
         buffer_putc(out, '\n');
         buffer_add(out, type + 1, size - (size_t)(type + 1 - line));
-    } else {
+    } else if (!fill_chain(out, line, size)) {
         fill_element(out, line, size, indent, 0);
     }
 }

@@ -9,8 +9,7 @@ print_tensors(buffer *out, const op *o)
     static const char *const roles[] = {"in", "out", "in and out", "scalar"};
     for (int i = 0; i < o->params.count; i++) {
         const param *p = &o->params.items[i];
-        buffer_print(
-            out, "  %-12s %s%s", p->name, p->optional ? "optional " : "", roles[p->role]);
+        buffer_print(out, "  %-12s %s%s", p->name, p->optional ? "optional " : "", roles[p->role]);
         if (p->list >= 0) {
             buffer_print(out, ", a list of %s", o->dims.items[p->list].name);
         }

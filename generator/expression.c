@@ -56,8 +56,7 @@ expr_binding(expr_kind kind)
     return kind == EXPR_IF ? 1 : kind == EXPR_NOT ? 4 : kind == EXPR_NEG ? 8 : 9;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes --------------------------------------------------------------------------------- */
 
 static expr *
 node(parser *p, expr_kind kind, loc where, const char *name)
@@ -96,8 +95,7 @@ pair(parser *p, expr_kind kind, loc where, expr *left, expr *right)
     return add(p, e, left) && add(p, e, right) ? e : NULL;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps --------------------------------------------------------------------------------- */
 
 bool
 parse_fault(parser *p, const char *expected)
@@ -139,8 +137,7 @@ deeper(parser *p)
     return true;
 }
 
-/* ---- rules, from the loosest to the tightest ----------------------------------------------------
- */
+/* ---- rules, from the loosest to the tightest ----------------------------------------------- */
 
 /* The operator of one binding that stands next. */
 static const operator_info *
@@ -244,8 +241,7 @@ parse_value(parser *p)
     return e;
 }
 
-/* ---- atoms ------------------------------------------------------------------------------------
- */
+/* ---- atoms --------------------------------------------------------------------------------- */
 
 static expr *
 parse_integer(parser *p)

@@ -17,8 +17,7 @@ enum { ARGUMENT = 1, CHOICE = 1, EITHER, BOTH, COMPARISON, OPERAND, UNARY = OPER
 
 static void emit(const writer *w, const expr *e, int binding);
 
-/* ---- leaves -----------------------------------------------------------------------------------
- */
+/* ---- leaves -------------------------------------------------------------------------------- */
 
 static void
 emit_integer(const writer *w, int64_t value)
@@ -93,8 +92,7 @@ emit_indexes(const writer *w, const expr *e, int first)
     buffer_puts(w->out, "-1}");
 }
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ----------------------------------------------------------------------------- */
 
 static void
 emit_number(const writer *w, const expr *e, bool real, int binding)
@@ -212,8 +210,7 @@ emit_index(const writer *w, const expr *e)
     buffer_putc(w->out, ')');
 }
 
-/* ---- functions --------------------------------------------------------------------------------
- */
+/* ---- functions ----------------------------------------------------------------------------- */
 
 static void
 emit_over_ints(const writer *w, const expr *e, const char *function)
@@ -348,8 +345,7 @@ emit_call(const writer *w, const expr *e)
     }
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------
- */
+/* ---- the tree ------------------------------------------------------------------------------ */
 
 static void
 emit_bare(const writer *w, const expr *e)
@@ -432,8 +428,7 @@ expr_emit_c(buffer *out, const op *row, const expr *e)
     emit(&w, e, ARGUMENT);
 }
 
-/* ---- what the C uses --------------------------------------------------------------------------
- */
+/* ---- what the C uses ----------------------------------------------------------------------- */
 
 /* Whether `name` stands in the text by itself: no part of a name and no member. */
 static bool

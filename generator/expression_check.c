@@ -2,16 +2,7 @@
 
 #include <string.h>
 
-#include "expression_parse.h"
-#include "model.h"
-
-typedef struct checker {
-    arena *a;
-    faults *f;
-    context of;
-    const op *row;
-    bool attributes_only;
-} checker;
+#include "expression_check.h"
 
 static const char *const type_names[] = {
     [TYPE_NONE] = "nothing",    [TYPE_BOOL] = "a bool",        [TYPE_INT] = "an integer",
@@ -19,16 +10,14 @@ static const char *const type_names[] = {
     [TYPE_TENSOR] = "a tensor",
 };
 
-static bool check(checker *c, expr *e);
-
 static bool
 is_number(const expr *e)
 {
     return e->type == TYPE_INT || e->type == TYPE_REAL;
 }
 
-static bool
-want(checker *c, const expr *e, expr_type type)
+bool
+checker_want(checker *c, const expr *e, expr_type type)
 {
     if (e->type == type || (type == TYPE_REAL && e->type == TYPE_INT)) {
         return true;
@@ -49,8 +38,7 @@ want_number(checker *c, const expr *e)
         type_names[e->type]);
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------------------------- */
 
 /* The nearest name of the row, for a name it does not have. */
 static void
@@ -69,16 +57,16 @@ suggest_name(checker *c, const char *name)
     fault_suggest(c->f, name, known.items, known.count);
 }
 
-static bool
-unknown_name(checker *c, const expr *e, const char *what)
+bool
+checker_unknown_name(checker *c, const expr *e, const char *what)
 {
     fault(c->f, "expression-name", e->where, c->of, "`%s` is no %s of this row", e->name, what);
     suggest_name(c, e->name);
     return false;
 }
 
-static bool
-check_dim(checker *c, expr *e, int index)
+bool
+checker_dim(checker *c, expr *e, int index)
 {
     const dim *d = &c->row->dims.items[index];
     e->kind = d->kind == DIM_PACK ? EXPR_PACK : EXPR_DIM;
@@ -123,7 +111,7 @@ check_name(checker *c, expr *e)
 {
     int index = row_find_dim(c->row, e->name);
     if (index >= 0) {
-        return check_dim(c, e, index);
+        return checker_dim(c, e, index);
     }
     index = row_find_attr(c->row, e->name);
     if (index >= 0) {
@@ -139,25 +127,24 @@ check_name(checker *c, expr *e)
             c->f, "expression-type", e->where, c->of,
             "type `%s` is no value: sizeof(%s) is its bytes", e->name, e->name);
     }
-    return unknown_name(c, e, "dim or attribute");
+    return checker_unknown_name(c, e, "dim or attribute");
 }
 
-static bool
-is_name(const expr *e)
+bool
+checker_is_name(const expr *e)
 {
     return e->kind == EXPR_DIM || e->kind == EXPR_PACK || e->kind == EXPR_ATTR ||
            e->kind == EXPR_PARAM || e->kind == EXPR_TYPEVAR;
 }
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ----------------------------------------------------------------------------- */
 
 static bool
 check_args(checker *c, expr *e)
 {
     bool ok = true;
     for (int i = 0; i < e->count; i++) {
-        ok = check(c, e->args[i]) && ok;
+        ok = checker_visit(c, e->args[i]) && ok;
     }
     return ok;
 }
@@ -167,14 +154,14 @@ want_args(checker *c, const expr *e, expr_type type)
 {
     bool ok = true;
     for (int i = 0; i < e->count; i++) {
-        ok = want(c, e->args[i], type) && ok;
+        ok = checker_want(c, e->args[i], type) && ok;
     }
     return ok;
 }
 
 /* Integers stay integers; with a float among them all are floats. */
-static bool
-check_arithmetic(checker *c, expr *e)
+bool
+checker_arithmetic(checker *c, expr *e)
 {
     bool ok = check_args(c, e);
     e->type = TYPE_INT;
@@ -186,8 +173,8 @@ check_arithmetic(checker *c, expr *e)
     return ok;
 }
 
-static bool
-check_integers(checker *c, expr *e)
+bool
+checker_integers(checker *c, expr *e)
 {
     e->type = TYPE_INT;
     return check_args(c, e) && want_args(c, e, TYPE_INT);
@@ -244,12 +231,13 @@ check_words(checker *c, expr *e)
     expr *x = e->args[0], *y = e->args[1];
     expr *word = x->kind == EXPR_WORD ? x : y, *other = x->kind == EXPR_WORD ? y : x;
     word->index = -1;
-    if (!is_name(other)) {
+    if (!checker_is_name(other)) {
         return fault(
             c->f, "expression-type", word->where, c->of,
             "a quoted value is compared with an enum attribute, with nothing else");
     }
-    return check_name(c, other) && want(c, other, TYPE_WORD) && check_word(c, e, other, word);
+    return check_name(c, other) && checker_want(c, other, TYPE_WORD) &&
+           check_word(c, e, other, word);
 }
 
 static bool
@@ -280,7 +268,7 @@ static bool
 check_if(checker *c, expr *e)
 {
     expr *then = e->args[0], *other = e->args[2];
-    if (!check_args(c, e) || !want(c, e->args[1], TYPE_BOOL)) {
+    if (!check_args(c, e) || !checker_want(c, e->args[1], TYPE_BOOL)) {
         return false;
     }
     e->type = then->type;
@@ -288,7 +276,7 @@ check_if(checker *c, expr *e)
         e->type = then->type == TYPE_REAL ? TYPE_REAL : other->type;
         return true;
     }
-    return want(c, other, then->type);
+    return checker_want(c, other, then->type);
 }
 
 static bool
@@ -296,7 +284,7 @@ check_index(checker *c, expr *e)
 {
     expr *x = e->args[0], *i = e->args[1];
     e->type = TYPE_INT;
-    if (!check_args(c, e) || !want(c, x, TYPE_INTS) || !want(c, i, TYPE_INT)) {
+    if (!check_args(c, e) || !checker_want(c, x, TYPE_INTS) || !checker_want(c, i, TYPE_INT)) {
         return false;
     }
     if (x->kind != EXPR_ATTR) {
@@ -313,222 +301,8 @@ check_index(checker *c, expr *e)
     return true;
 }
 
-/* ---- functions --------------------------------------------------------------------------------
- */
-
-static bool
-arity(checker *c, const expr *e, int least, int most)
-{
-    if (e->count >= least && (e->count <= most || most < 0)) {
-        return true;
-    }
-    const char *more = most == least ? "" : most < 0 ? " or more" : " at least";
-    return fault(
-        c->f, "expression-arity", e->where, c->of, "`%s` takes %d argument%s%s, not %d", e->name,
-        least, least == 1 ? "" : "s", more, e->count);
-}
-
-static bool
-check_tensor(checker *c, expr *e, bool list)
-{
-    int index = is_name(e) ? row_find_tensor(c->row, e->name) : -1;
-    if (index < 0 && is_name(e) && row_find_dim(c->row, e->name) < 0 &&
-        row_find_attr(c->row, e->name) < 0) {
-        return unknown_name(c, e, "tensor");
-    }
-    if (index < 0) {
-        return fault(
-            c->f, "expression-type", e->where, c->of, "the name of a tensor is wanted here");
-    }
-    if (!list && c->row->params.items[index].list >= 0) {
-        return fault(
-            c->f, "expression-type", e->where, c->of, "`%s` is a list, one tensor is wanted here",
-            e->name);
-    }
-    e->kind = EXPR_PARAM;
-    e->index = index;
-    e->type = TYPE_TENSOR;
-    return true;
-}
-
-static bool
-check_tensors(checker *c, expr *e, int first, bool list)
-{
-    bool ok = true;
-    for (int i = first; i < e->count; i++) {
-        ok = check_tensor(c, e->args[i], list) && ok;
-    }
-    return ok;
-}
-
-static bool
-check_pack(checker *c, expr *e)
-{
-    int index = is_name(e) ? row_find_dim(c->row, e->name) : -1;
-    if (index < 0 || c->row->dims.items[index].kind != DIM_PACK) {
-        return fault(c->f, "expression-type", e->where, c->of, "the name of a pack is wanted here");
-    }
-    return check_dim(c, e, index);
-}
-
-static bool
-names_dim(const checker *c, const expr *e, dim_kind kind)
-{
-    int index = is_name(e) ? row_find_dim(c->row, e->name) : -1;
-    return index >= 0 && c->row->dims.items[index].kind == kind;
-}
-
-static bool
-names_list(const checker *c, const expr *e)
-{
-    int index = is_name(e) ? row_find_tensor(c->row, e->name) : -1;
-    return index >= 0 && c->row->params.items[index].list >= 0;
-}
-
-/* len of a pack, of several integers, of a list. */
-static bool
-check_len(checker *c, expr *e)
-{
-    expr *x = e->count == 1 ? e->args[0] : NULL;
-    if (!x) {
-        return arity(c, e, 1, 1);
-    }
-    if (names_dim(c, x, DIM_PACK)) {
-        return check_pack(c, x);
-    }
-    if (names_list(c, x)) {
-        return check_tensor(c, x, true);
-    }
-    return check(c, x) && want(c, x, TYPE_INTS);
-}
-
-/* prod of a pack, of a broadcast, of several integers. */
-static bool
-check_prod(checker *c, expr *e)
-{
-    expr *x = e->count == 1 ? e->args[0] : NULL;
-    if (!x) {
-        return arity(c, e, 1, 1);
-    }
-    if (x->kind == EXPR_BROADCAST) {
-        bool ok = arity(c, x, 1, 8);
-        x->type = TYPE_INTS;
-        for (int i = 0; i < x->count; i++) {
-            ok = check_pack(c, x->args[i]) && ok;
-        }
-        return ok;
-    }
-    if (names_dim(c, x, DIM_PACK)) {
-        return check_pack(c, x);
-    }
-    return check(c, x) && want(c, x, TYPE_INTS);
-}
-
-/* sum of several integers, or of a dim over the list that it varies with. */
-static bool
-check_sum(checker *c, expr *e)
-{
-    expr *x = e->count == 1 ? e->args[0] : NULL;
-    if (!x) {
-        return arity(c, e, 1, 1);
-    }
-    int index = is_name(x) ? row_find_dim(c->row, x->name) : -1;
-    if (index < 0) {
-        return check(c, x) && want(c, x, TYPE_INTS);
-    }
-    const dim *d = &c->row->dims.items[index];
-    x->kind = d->kind == DIM_PACK ? EXPR_PACK : EXPR_DIM;
-    x->index = index;
-    x->type = TYPE_INT;
-    if (!d->varies) {
-        return fault(
-            c->f, "expression-varies", x->where, c->of,
-            "`%s` does not vary over a list: there is nothing to sum", x->name);
-    }
-    return true;
-}
-
-static bool
-check_extremum(checker *c, expr *e)
-{
-    if (e->count == 1) {
-        return check(c, e->args[0]) && want(c, e->args[0], TYPE_INTS);
-    }
-    return arity(c, e, 2, -1) && check_arithmetic(c, e);
-}
-
-static bool
-check_sizeof(checker *c, expr *e)
-{
-    if (!arity(c, e, 1, 1)) {
-        return false;
-    }
-    expr *x = e->args[0];
-    int index = is_name(x) ? row_find_type(c->row, x->name) : -1;
-    if (index < 0) {
-        return fault(
-            c->f, "expression-type", x->where, c->of, "sizeof takes a type variable of the row");
-    }
-    x->kind = EXPR_TYPEVAR;
-    x->index = index;
-    for (int i = 0; i < c->row->params.count; i++) {
-        const dtype_rule *rule = &c->row->params.items[i].dtype;
-        if (rule->kind == DTYPE_VAR && rule->var == index) {
-            return true;
-        }
-    }
-    return fault(
-        c->f, "expression-type", x->where, c->of, "no argument or out is of type `%s`", x->name);
-}
-
-static bool
-check_aligned(checker *c, expr *e)
-{
-    if (!arity(c, e, 2, -1) || !check(c, e->args[0]) || !want(c, e->args[0], TYPE_INT)) {
-        return false;
-    }
-    if (e->args[0]->kind == EXPR_INT && e->args[0]->integer <= 0) {
-        return fault(
-            c->f, "expression-type", e->args[0]->where, c->of,
-            "a number of bytes above 0 is wanted here");
-    }
-    return check_tensors(c, e, 1, true);
-}
-
-static bool
-check_call(checker *c, expr *e)
-{
-    e->type = TYPE_INT;
-    bool tensors = e->function >= FN_NUMEL && e->function != FN_PRESENT;
-    if (c->attributes_only && tensors) {
-        return fault(
-            c->f, "expression-attributes-only", e->where, c->of,
-            "only attributes and present() may decide here, not %s()", e->name);
-    }
-    switch (e->function) {
-    case FN_LEN: return check_len(c, e);
-    case FN_PROD: return check_prod(c, e);
-    case FN_SUM: return check_sum(c, e);
-    case FN_MIN:
-    case FN_MAX: return check_extremum(c, e);
-    case FN_CEIL_DIV: return arity(c, e, 2, 2) && check_integers(c, e);
-    case FN_NUMEL: return arity(c, e, 1, 1) && check_tensors(c, e, 0, true);
-    case FN_BATCHES: return arity(c, e, 1, 1) && check_tensors(c, e, 0, false);
-    case FN_SIZEOF: return check_sizeof(c, e);
-    case FN_PRESENT: e->type = TYPE_BOOL; return arity(c, e, 1, 1) && check_tensors(c, e, 0, true);
-    case FN_SAME_SHAPE:
-        e->type = TYPE_BOOL;
-        return arity(c, e, 2, -1) && check_tensors(c, e, 0, true);
-    case FN_ALIGNED: e->type = TYPE_BOOL; return check_aligned(c, e);
-    case FN_STRIDE:
-        return arity(c, e, 2, 2) && check_tensor(c, e->args[0], false) && check(c, e->args[1]) &&
-               want(c, e->args[1], TYPE_INT);
-    }
-    die("function %d", (int)e->function);
-}
-
-static bool
-check(checker *c, expr *e)
+bool
+checker_visit(checker *c, expr *e)
 {
     switch (e->kind) {
     case EXPR_INT: e->type = TYPE_INT; return true;
@@ -544,9 +318,9 @@ check(checker *c, expr *e)
     case EXPR_ADD:
     case EXPR_SUB:
     case EXPR_MUL:
-    case EXPR_DIV: return check_arithmetic(c, e);
+    case EXPR_DIV: return checker_arithmetic(c, e);
     case EXPR_FLOORDIV:
-    case EXPR_MOD: return check_integers(c, e);
+    case EXPR_MOD: return checker_integers(c, e);
     case EXPR_LT:
     case EXPR_LE:
     case EXPR_GT:
@@ -558,7 +332,7 @@ check(checker *c, expr *e)
     case EXPR_OR: return check_logic(c, e);
     case EXPR_IF: return check_if(c, e);
     case EXPR_INDEX: return check_index(c, e);
-    case EXPR_CALL: return check_call(c, e);
+    case EXPR_CALL: return checker_call(c, e);
     case EXPR_BROADCAST:
         return fault(
             c->f, "expression-type", e->where, c->of, "broadcast() stands only under prod()");
@@ -571,5 +345,5 @@ expr_check(
     arena *a, faults *f, context of, const op *row, expr *e, expr_type wanted, bool attributes_only)
 {
     checker c = {.a = a, .f = f, .of = of, .row = row, .attributes_only = attributes_only};
-    return check(&c, e) && want(&c, e, wanted);
+    return checker_visit(&c, e) && checker_want(&c, e, wanted);
 }

@@ -17,7 +17,8 @@ bool file_read_open(int fd, buffer *into); /* of an open file, which it closes *
 /* Reads it for the rest of the run, a NUL behind its end. NULL after a complaint. */
 char *file_load(arena *a, const char *path, size_t *size);
 
-/* The names in a folder that end in `suffix`, in the order of their bytes. False after a complaint. */
+/* The names in a folder that end in `suffix`, in the order of their bytes. False after a complaint.
+ */
 typedef LIST(const char *) file_names;
 bool file_list(arena *a, const char *folder, const char *suffix, file_names *names);
 

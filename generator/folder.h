@@ -1,5 +1,5 @@
-/* What the write stage does to folders and files in them. `dir` is an open folder, paths are relative
-   to it. Functions that return false leave errno set. */
+/* What the write stage does to folders and files in them. `dir` is an open folder, paths are
+   relative to it. Functions that return false leave errno set. */
 #ifndef OPGEN_FOLDER_H
 #define OPGEN_FOLDER_H
 
@@ -8,8 +8,8 @@
 #include "arena.h"
 #include "buffer.h"
 
-/* A lock that lasts until the result is closed or the process ends: on the folder, or on the nearest
-   one above it that is there. -1: the file system has none. */
+/* A lock that lasts until the result is closed or the process ends: on the folder, or on the
+   nearest one above it that is there. -1: the file system has none. */
 int folder_lock(arena *a, const char *path);
 
 /* Makes it and those above it; an open folder, or -1. */

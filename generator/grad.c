@@ -14,8 +14,7 @@ typedef struct checker {
     bool *used, *bad;   /* by entry: another names it; its key has a fault */
 } checker;
 
-/* ---- keys -------------------------------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------------------------- */
 
 static bool
 has_gradient(const op *row, int index)
@@ -94,8 +93,7 @@ check_missing(checker *c)
     return ok;
 }
 
-/* ---- what is used, and saved ------------------------------------------------------------------
- */
+/* ---- what is used, and saved --------------------------------------------------------------- */
 
 /* Names that stand for a shape alone: `like`, and the lists of split. */
 static bool

@@ -80,8 +80,7 @@ infer_present(inferrer *n, const grad *g, const char *by)
     return v;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls --------------------------------------------------------------------------------- */
 
 typedef struct call {
     const grad *g;
@@ -257,8 +256,7 @@ infer_call(inferrer *n, const grad *g)
     return outs_of(n, &c);
 }
 
-/* ---- the other kinds --------------------------------------------------------------------------
- */
+/* ---- the other kinds ----------------------------------------------------------------------- */
 
 static grad_value *
 infer_incoming(inferrer *n, const grad *g)

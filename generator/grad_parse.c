@@ -2,13 +2,6 @@
 
 #include <string.h>
 
-typedef struct grad_reader {
-    parser p;
-    const table *t;
-    op *row;
-    int entry;
-} grad_reader;
-
 static const grad_fixed fixed_functions[] = {
     {"t", "x"},       {"reshape", "xl"}, {"sum_to", "xl"}, {"unreduce", "xlak"},
     {"split", "xLi"}, {"inverse", "a"},  {NULL, NULL},
@@ -27,16 +20,16 @@ grad_fixed_find(const char *name)
 
 static grad *read_grad(grad_reader *r);
 
-static grad *
-node(grad_reader *r, grad_kind kind, const token *at)
+grad *
+grad_node(grad_reader *r, grad_kind kind, const token *at)
 {
     grad *g = arena_alloc(r->p.a, sizeof *g);
     *g = (grad){.kind = kind, .name = at->text, .index = -1, .op_index = -1, .where = at->where};
     return g;
 }
 
-static bool
-add(grad_reader *r, grad *g, grad *arg)
+bool
+grad_add(grad_reader *r, grad *g, grad *arg)
 {
     if (!arg) {
         return false;
@@ -50,8 +43,7 @@ add(grad_reader *r, grad *g, grad *arg)
     return true;
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------------------------- */
 
 static int
 find_entry(const op *row, const char *name)
@@ -81,7 +73,7 @@ suggest(grad_reader *r, const char *name)
 static grad *
 read_name(grad_reader *r, const token *name)
 {
-    grad *g = node(r, GRAD_PARAM, name);
+    grad *g = grad_node(r, GRAD_PARAM, name);
     g->index = row_find_tensor(r->row, name->text);
     if (g->index >= 0) {
         return g;
@@ -125,7 +117,7 @@ only_out(const op *o)
 static grad *
 read_incoming(grad_reader *r, const token *at)
 {
-    grad *g = node(r, GRAD_G, at);
+    grad *g = grad_node(r, GRAD_G, at);
     if (!token_is(r->p.at, ".")) {
         g->index = only_out(r->row);
         if (g->index < 0) {
@@ -156,175 +148,7 @@ read_incoming(grad_reader *r, const token *at)
     return g;
 }
 
-/* ---- attributes of calls ----------------------------------------------------------------------
- */
-
-/* Where a gradient runs, tensors have a shape but not the layout they had. */
-static bool
-check_asked(grad_reader *r, const expr *e)
-{
-    bool layout = e->kind == EXPR_CALL && (e->function == FN_ALIGNED || e->function == FN_STRIDE ||
-                                           e->function == FN_BATCHES);
-    if (layout) {
-        return fault(
-            r->p.f, "grad-value", e->where, r->p.of, "a gradient cannot ask for %s()", e->name);
-    }
-    for (int i = 0; i < e->count; i++) {
-        if (!check_asked(r, e->args[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static grad *
-read_expression(grad_reader *r, expr_type wanted)
-{
-    grad *g = node(r, GRAD_VALUE, r->p.at);
-    g->value = parse_value(&r->p);
-    bool ok = g->value && expr_check(r->p.a, r->p.f, r->p.of, r->row, g->value, wanted, false) &&
-              check_asked(r, g->value);
-    return ok ? g : NULL;
-}
-
-static bool
-has_value(const attr *to, const char *name)
-{
-    for (int i = 0; i < to->values.count; i++) {
-        if (strcmp(to->values.items[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
-refuse_word(grad_reader *r, const expr *e, const attr *to, const char *name)
-{
-    fault(r->p.f, "grad-value", e->where, r->p.of, "`%s` has no value '%s'", to->name, name);
-    fault_suggest(r->p.f, name, to->values.items, to->values.count);
-    return false;
-}
-
-/* Enum values go over by name. */
-static bool
-check_words(grad_reader *r, const expr *e, const attr *to)
-{
-    if (e->kind == EXPR_IF) {
-        return check_words(r, e->args[0], to) && check_words(r, e->args[2], to);
-    }
-    if (e->kind == EXPR_WORD) {
-        return has_value(to, e->name) || refuse_word(r, e, to, e->name);
-    }
-    const attr *from = &r->row->attrs.items[e->index];
-    for (int i = 0; i < from->values.count; i++) {
-        if (!has_value(to, from->values.items[i])) {
-            return refuse_word(r, e, to, from->values.items[i]);
-        }
-    }
-    return true;
-}
-
-static bool
-check_ints(grad_reader *r, const expr *e, const attr *to)
-{
-    const attr *from = e->kind == EXPR_ATTR ? &r->row->attrs.items[e->index] : NULL;
-    bool several = to->kind == ATTR_INTS;
-    if (from && (from->kind == ATTR_INTS) == several && (!several || from->size == to->size)) {
-        return true;
-    }
-    return fault(
-        r->p.f, "grad-value", e->where, r->p.of, "`%s` takes %s", to->name,
-        several ? arena_print(r->p.a, "%d integers, or one for all", to->size) : "axes");
-}
-
-static bool
-check_bounds(grad_reader *r, const expr *e, const attr *to)
-{
-    bool number = e->kind == EXPR_INT || e->kind == EXPR_REAL;
-    double value = e->kind == EXPR_INT ? (double)e->integer : e->real;
-    double least = to->real ? to->min_real : (double)to->min_integer;
-    double most = to->real ? to->max_real : (double)to->max_integer;
-    if (number && ((to->has_min && value < least) || (to->has_max && value > most))) {
-        return fault(
-            r->p.f, "grad-value", e->where, r->p.of, "this is out of the bounds of `%s`", to->name);
-    }
-    return true;
-}
-
-/* "inverse(perm)" */
-static grad *
-read_inverse(grad_reader *r)
-{
-    grad *g = node(r, GRAD_FIXED, r->p.at);
-    r->p.at += 2;
-    grad *perm = read_expression(r, TYPE_INTS);
-    return add(r, g, perm) && parse_expect(&r->p, ")", "after the axes") ? g : NULL;
-}
-
-static grad *
-read_several(grad_reader *r, const attr *to)
-{
-    if (to->kind == ATTR_AXES && token_is(r->p.at, "inverse") && token_is(r->p.at + 1, "(")) {
-        return read_inverse(r);
-    }
-    /* One integer stands for all, a name for as many. */
-    const attr *from = NULL;
-    if (r->p.at->kind == TOKEN_NAME) {
-        int index = row_find_attr(r->row, r->p.at->text);
-        from = index >= 0 ? &r->row->attrs.items[index] : NULL;
-    }
-    bool several =
-        from && (from->kind == ATTR_INTS || from->kind == ATTR_AXES) && !token_is(r->p.at + 1, "[");
-    grad *g = read_expression(r, several ? TYPE_INTS : TYPE_INT);
-    return g && (!several || check_ints(r, g->value, to)) ? g : NULL;
-}
-
-/* A scalar of the row by its bare name, or a number. */
-static grad *
-read_scalar(grad_reader *r, const op *callee, const attr *to)
-{
-    int index = r->p.at->kind == TOKEN_NAME ? row_find_attr(r->row, r->p.at->text) : -1;
-    const attr *from = index >= 0 ? &r->row->attrs.items[index] : NULL;
-    const param *p = &callee->params.items[to->of];
-    bool real = dtype_rule_is_float(callee, &p->dtype);
-    if (!from || from->kind != ATTR_SCALAR) {
-        return read_expression(r, real ? TYPE_REAL : TYPE_INT);
-    }
-    grad *g = node(r, GRAD_PARAM, r->p.at++);
-    g->index = from->of;
-    if (real != dtype_rule_is_float(r->row, &r->row->params.items[from->of].dtype)) {
-        fault(
-            r->p.f, "grad-value", g->where, r->p.of, "scalar `%s` is %s", to->name,
-            real ? "a float" : "an integer");
-        return NULL;
-    }
-    return g;
-}
-
-static grad *
-read_attribute(grad_reader *r, const op *callee, const attr *to)
-{
-    static const expr_type types[] = {
-        [ATTR_BOOL] = TYPE_BOOL, [ATTR_INT] = TYPE_INT,     [ATTR_FLOAT] = TYPE_REAL,
-        [ATTR_ENUM] = TYPE_WORD, [ATTR_INTS] = TYPE_INTS,   [ATTR_AXIS] = TYPE_INT,
-        [ATTR_AXES] = TYPE_INTS, [ATTR_SCALAR] = TYPE_REAL,
-    };
-    if (to->kind == ATTR_INTS || to->kind == ATTR_AXES) {
-        return read_several(r, to);
-    }
-    if (to->kind == ATTR_SCALAR) {
-        return read_scalar(r, callee, to);
-    }
-    grad *g = read_expression(r, types[to->kind]);
-    if (!g || (to->kind == ATTR_ENUM && !check_words(r, g->value, to))) {
-        return NULL;
-    }
-    return check_bounds(r, g->value, to) ? g : NULL;
-}
-
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls --------------------------------------------------------------------------------- */
 
 static bool
 twice(grad_reader *r, const token *at, const char *name)
@@ -390,7 +214,7 @@ read_keyword(grad_reader *r, const op *callee, grad *call)
         if (call->attrs[index]) {
             return twice(r, name, name->text);
         }
-        return (call->attrs[index] = read_attribute(r, callee, &callee->attrs.items[index])) !=
+        return (call->attrs[index] = grad_read_attribute(r, callee, &callee->attrs.items[index])) !=
                NULL;
     }
     index = row_find_tensor(callee, name->text);
@@ -474,7 +298,7 @@ check_given(grad_reader *r, const op *callee, const grad *call)
 static grad *
 read_row_call(grad_reader *r, const token *name)
 {
-    grad *call = node(r, GRAD_CALL, name);
+    grad *call = grad_node(r, GRAD_CALL, name);
     call->op_index = op_find(r->t, name->text);
     if (call->op_index < 0) {
         fault(r->p.f, "grad-call", name->where, r->p.of, "no op `%s` in this table", name->text);
@@ -496,8 +320,7 @@ read_row_call(grad_reader *r, const token *name)
     return read_arguments(r, callee, call) && check_given(r, callee, call) ? call : NULL;
 }
 
-/* ---- fixed functions --------------------------------------------------------------------------
- */
+/* ---- fixed functions ----------------------------------------------------------------------- */
 
 static grad *
 read_like(grad_reader *r, const char *what)
@@ -530,19 +353,19 @@ read_operand(grad_reader *r, char takes)
     case 'x': return read_grad(r);
     case 'l': return read_like(r, "a name whose shape is meant");
     case 'L': return read_list(r);
-    case 'k': return read_expression(r, TYPE_BOOL);
-    case 'i': return read_expression(r, TYPE_INT);
+    case 'k': return grad_read_expression(r, TYPE_BOOL);
+    case 'i': return grad_read_expression(r, TYPE_INT);
     default: break;
     }
     int index = r->p.at->kind == TOKEN_NAME ? row_find_attr(r->row, r->p.at->text) : -1;
     bool axes = index >= 0 && r->row->attrs.items[index].kind == ATTR_AXES;
-    return read_expression(r, axes ? TYPE_INTS : TYPE_INT);
+    return grad_read_expression(r, axes ? TYPE_INTS : TYPE_INT);
 }
 
 static grad *
 read_fixed(grad_reader *r, const token *name, const grad_fixed *function)
 {
-    grad *g = node(r, GRAD_FIXED, name);
+    grad *g = grad_node(r, GRAD_FIXED, name);
     if (token_is(name, "inverse")) {
         fault(
             r->p.f, "grad-call", name->where, r->p.of,
@@ -556,15 +379,14 @@ read_fixed(grad_reader *r, const token *name, const grad_fixed *function)
                 name->text, (int)strlen(function->takes));
             return NULL;
         }
-        if (!add(r, g, read_operand(r, *takes))) {
+        if (!grad_add(r, g, read_operand(r, *takes))) {
             return NULL;
         }
     }
     return parse_expect(&r->p, ")", "after the operands") ? g : NULL;
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------
- */
+/* ---- the tree ------------------------------------------------------------------------------ */
 
 /* The op whose outs a value has: of a call, of an intermediate that is one; NULL: it is a tensor.
  */
@@ -582,7 +404,7 @@ read_out(grad_reader *r, grad *of)
 {
     const token *name = ++r->p.at;
     const op *callee = outs_of(r, of);
-    grad *g = node(r, GRAD_OUT_OF, name);
+    grad *g = grad_node(r, GRAD_OUT_OF, name);
     if (!callee || name->kind != TOKEN_NAME) {
         fault(
             r->p.f, "grad-name", name->where, r->p.of,
@@ -603,7 +425,7 @@ read_out(grad_reader *r, grad *of)
         return NULL;
     }
     r->p.at++;
-    return add(r, g, of) ? g : NULL;
+    return grad_add(r, g, of) ? g : NULL;
 }
 
 static grad *
@@ -620,7 +442,7 @@ read_atom(grad_reader *r)
     }
     r->p.at++;
     if (token_is(t, "none")) {
-        return node(r, GRAD_NONE, t);
+        return grad_node(r, GRAD_NONE, t);
     }
     if (token_is(t, "g")) {
         return read_incoming(r, t);
@@ -635,11 +457,11 @@ read_atom(grad_reader *r)
 static grad *
 read_choice(grad_reader *r, grad *then)
 {
-    grad *g = node(r, GRAD_IF, r->p.at++);
+    grad *g = grad_node(r, GRAD_IF, r->p.at++);
     g->test = parse_condition(&r->p);
     bool ok = g->test && expr_check(r->p.a, r->p.f, r->p.of, r->row, g->test, TYPE_BOOL, true) &&
-              parse_expect(&r->p, "else", "after the condition") && add(r, g, then) &&
-              add(r, g, read_grad(r));
+              parse_expect(&r->p, "else", "after the condition") && grad_add(r, g, then) &&
+              grad_add(r, g, read_grad(r));
     return ok ? g : NULL;
 }
 

@@ -12,14 +12,28 @@ typedef struct grad_fixed {
 } grad_fixed;
 const grad_fixed *grad_fixed_find(const char *name); /* NULL: none */
 
+/* ---- reading, of grad_parse.c and grad_attribute.c ----------------------------------------- */
+
+typedef struct grad_reader {
+    parser p;
+    const table *t;
+    op *row;
+    int entry; /* index into row->grads */
+} grad_reader;
+
+grad *grad_node(grad_reader *r, grad_kind kind, const token *at);
+bool grad_add(grad_reader *r, grad *g, grad *arg); /* an operand; false if there is none */
+grad *grad_read_expression(grad_reader *r, expr_type wanted);
+/* What a call gives for attribute or scalar `to` of the op it calls. */
+grad *grad_read_attribute(grad_reader *r, const op *callee, const attr *to);
+
 /* The text of row->grads[entry] as a tree, names resolved; NULL after a fault. */
 grad *grad_parse(arena *a, faults *f, const table *t, op *row, int entry);
 
 /* The entry in the context of a fault. */
 context grad_context(arena *a, const op *row, int entry);
 
-/* ---- dtypes, with the row's type variables as symbols ------------------------------------------
- */
+/* ---- dtypes, with the row's type variables as symbols -------------------------------------- */
 
 /* A dtype that depends on one variable of the row, or on none. */
 typedef struct symbol_dtype {
@@ -36,8 +50,7 @@ bool symbol_dtype_same(const op *row, const symbol_dtype *x, const symbol_dtype 
 int symbol_dtype_beyond(const op *row, const symbol_dtype *x, const typevar *values);
 bool dtype_rule_is_float(const op *owner, const dtype_rule *rule);
 
-/* ---- shapes, with the row's dims as symbols -----------------------------------------------------
- */
+/* ---- shapes, with the row's dims as symbols ------------------------------------------------ */
 
 typedef enum symbol_kind {
     SYMBOL_DIM,    /* `dim` of the row */
@@ -76,8 +89,7 @@ bool symbol_bind(arena *a, symbol_binding *b, const shape *formal, const symbol_
 symbol_shape
 symbol_apply(arena *a, const symbol_binding *b, const shape *formal, grad *const *attrs);
 
-/* ---- inference ---------------------------------------------------------------------------------
- */
+/* ---- inference ----------------------------------------------------------------------------- */
 
 /* What an entry's tree gives; `known` has one an entry of the row. */
 typedef struct grad_value grad_value;

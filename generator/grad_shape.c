@@ -2,8 +2,7 @@
 
 #include "grad_parse.h"
 
-/* ---- of the row itself ------------------------------------------------------------------------
- */
+/* ---- of the row itself --------------------------------------------------------------------- */
 
 static void
 push(arena *a, symbol_shape *s, symbol one)
@@ -91,8 +90,7 @@ symbol_shape_text(arena *a, const op *row, const symbol_shape *s)
     return out;
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ----------------------------------------------------------------------------- */
 
 static bool
 mentions(const expr *e, const char *name)
@@ -197,8 +195,7 @@ symbol_shape_fits(const op *row, const symbol_shape *x, const symbol_shape *y)
     return true;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls --------------------------------------------------------------------------------- */
 
 static symbol_shape
 slice(arena *a, const symbol_shape *s, int from, int end)

@@ -1,5 +1,5 @@
-/* opgen: reads the capability table and writes what follows from it. Read, check, render, write: each
-   stage is whole before the next. */
+/* opgen: reads the capability table and writes what follows from it. Read, check, render, write:
+   each stage is whole before the next. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "file.h"
 #include "options.h"
+#include "render.h"
 #include "write.h"
 #include "yaml_read.h"
 
@@ -50,7 +51,6 @@ static int
 run_write(run *r)
 {
     digest input = {0};
-    outputs out = {0};
     r->templates = templates_read(r->memory, r->options->templates);
     if (!r->templates) {
         return EXIT_FAULT;
@@ -60,9 +60,8 @@ run_write(run *r)
         return EXIT_GOOD;
     }
     const table *t = read_table(r);
-    bool good = t && render(r->memory, t, r->templates, &out) &&
-                write_outputs(r->memory, r->options->out, &input, &out);
-    buffer_finish(&out.text);
+    update *u = t ? write_begin(r->memory, r->options->out, &input) : NULL;
+    bool good = u && write_end(u, render(r->memory, t, r->templates, write_add, u));
     return good ? EXIT_GOOD : EXIT_FAULT;
 }
 

@@ -16,7 +16,8 @@ static const char help[] =
     "  --out DIR        the folder to write to; generated if not said\n"
     "  --templates DIR  templates to use; templates if not said\n"
     "\n"
-    "Exit status: 0 done, 1 faults in the table or a failure to write, 2 misuse. After a failure the\n"
+    "Exit status: 0 done, 1 faults in the table or a failure to write, 2 misuse. After a failure "
+    "the\n"
     "folder is as it was.\n";
 
 void

@@ -1,7 +1,6 @@
 #include "render.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
@@ -42,38 +41,19 @@ templates_read(arena *a, const char *folder)
     return good ? all : NULL;
 }
 
-static void
-render_at(arena *a, const templates *from, const cursor *where, outputs *out)
+static bool
+render_at(
+    arena *a, const templates *from, const cursor *where, buffer *scratch, render_sink *sink,
+    void *to)
 {
     for (int i = 0; i < from->files.count; i++) {
         const template_file *t = from->files.items[i];
-        if (t->per_op == (where->op != NULL)) {
-            size_t at = out->text.size;
-            template_write(t, where, &out->text);
-            *list_push(a, &out->files) =
-                (output){template_path(a, t, where), at, out->text.size - at};
+        if (t->per_op != (where->op != NULL)) {
+            continue;
         }
-    }
-}
-
-static int
-by_path(const void *a, const void *b)
-{
-    return strcmp((*(const output *const *)a)->path, (*(const output *const *)b)->path);
-}
-
-static bool
-paths_differ(arena *a, const outputs *out)
-{
-    size_t count = (size_t)out->files.count;
-    const output **sorted = arena_alloc(a, count * sizeof *sorted);
-    for (size_t i = 0; i < count; i++) {
-        sorted[i] = &out->files.items[i];
-    }
-    qsort(sorted, count, sizeof *sorted, by_path);
-    for (size_t i = 1; i < count; i++) {
-        if (!strcmp(sorted[i - 1]->path, sorted[i]->path)) {
-            fprintf(stderr, "opgen: two templates or ops write %s\n", sorted[i]->path);
+        scratch->size = 0;
+        template_write(t, where, scratch);
+        if (!sink(to, template_path(a, t, where), scratch->data, scratch->size)) {
             return false;
         }
     }
@@ -81,19 +61,23 @@ paths_differ(arena *a, const outputs *out)
 }
 
 bool
-render(arena *a, const table *t, const templates *from, outputs *out)
+render(arena *a, const table *t, const templates *from, render_sink *sink, void *to)
 {
     const plan **plans = arena_alloc(a, (size_t)(t->ops.count + 1) * sizeof *plans);
     cursor where = {.table = t, .plans = plans};
+    buffer scratch = {0};
+    bool good = true;
     for (int i = 0; i < t->ops.count; i++) {
         plans[i] = plan_create(a, t, &t->ops.items[i]);
     }
-    for (int i = 0; i < t->ops.count; i++) {
+    for (int i = 0; good && i < t->ops.count; i++) {
         where.op = &t->ops.items[i];
         where.plan = plans[i];
         where.thing = where.op;
-        render_at(a, from, &where, out);
+        good = render_at(a, from, &where, &scratch, sink, to);
     }
-    render_at(a, from, &(cursor){.table = t, .plans = plans}, out);
-    return paths_differ(a, out);
+    where = (cursor){.table = t, .plans = plans};
+    good = good && render_at(a, from, &where, &scratch, sink, to);
+    buffer_finish(&scratch);
+    return good;
 }

@@ -14,17 +14,10 @@ typedef struct templates {
 /* Reads and compiles the *.tpl of a folder. NULL after the faults were printed. */
 const templates *templates_read(arena *a, const char *folder);
 
-typedef struct output {
-    const char *path; /* relative to the output folder */
-    size_t at, size;  /* in outputs.text */
-} output;
+/* Takes one file, whole; `text` lasts as long as the call. False ends the rendering. */
+typedef bool render_sink(void *to, const char *path, const char *text, size_t size);
 
-typedef struct outputs {
-    buffer text;
-    LIST(output) files; /* by op, then those of the table */
-} outputs;
-
-/* False if two outputs have one path; that was printed. */
-bool render(arena *a, const table *t, const templates *from, outputs *out);
+/* All files, those of the ops first. False if the sink said so. */
+bool render(arena *a, const table *t, const templates *from, render_sink *sink, void *to);
 
 #endif

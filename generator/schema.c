@@ -1,4 +1,5 @@
-/* The vocabulary as a JSON schema, so that editors know it: made of the same table as the reader. */
+/* The vocabulary as a JSON schema, so that editors know it: made of the same table as the reader.
+ */
 #include <stdio.h>
 
 #include "commands.h"
@@ -88,8 +89,7 @@ put_form(buffer *out, const field *f)
     case FORM_LIST: buffer_puts(out, "{\"type\": \"array\", \"items\": "); break;
     case FORM_SOME: buffer_puts(out, "{\"type\": \"array\", \"minItems\": 1, \"items\": "); break;
     case FORM_MAP:
-        buffer_puts(
-            out, "{\"type\": \"object\", \"minProperties\": 1, \"additionalProperties\": ");
+        buffer_puts(out, "{\"type\": \"object\", \"minProperties\": 1, \"additionalProperties\": ");
         break;
     }
     put_kind(out, f);
@@ -145,7 +145,7 @@ void
 schema_print(void)
 {
     static const fields *const sets[] = {
-        &backend_fields, &row_fields,  &member_fields, &arg_fields,
+        &backend_fields, &row_fields,    &member_fields, &arg_fields,
         &out_fields,     &kernel_fields, &cost_fields,   &test_fields,
     };
     buffer out = {0};

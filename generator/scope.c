@@ -19,7 +19,16 @@ field_first(const cursor *c)
     return c->first;
 }
 
-/* ---- texts that several things give -------------------------------------------------------------- */
+/* ---- texts that several things give --------------------------------------------------------- */
+
+const char *
+scope_join(buffer *scratch, const char *const *parts)
+{
+    for (; *parts; parts++) {
+        buffer_puts(scratch, *parts);
+    }
+    return buffer_text(scratch);
+}
 
 const char *
 scope_c_expr(const cursor *c, const expr *e, buffer *scratch)
@@ -92,7 +101,7 @@ scope_real(double value, buffer *scratch)
     return buffer_text(scratch);
 }
 
-/* ---- words, numbers ------------------------------------------------------------------------------ */
+/* ---- words, numbers ------------------------------------------------------------------------- */
 
 TEXT_FIELD(word_text, (const char *)c->thing)
 
@@ -113,7 +122,7 @@ static const field number_fields[] = {
 };
 const thing thing_number = {"number", number_fields};
 
-/* ---- devices and backends ------------------------------------------------------------------------ */
+/* ---- devices and backends ------------------------------------------------------------------- */
 
 #define DEVICE ((const device_type *)c->thing)
 TEXT_FIELD(device_name, DEVICE->name)
@@ -203,7 +212,7 @@ static const field backend_fields[] = {
 };
 const thing thing_backend = {"backend", backend_fields};
 
-/* ---- the table ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 TEXT_FIELD(table_package, c->table->package)
 TEXT_FIELD(table_namespace, c->table->symbol)
@@ -224,11 +233,8 @@ table_ops(const cursor *c, int at, cursor *element)
 }
 
 static const field table_fields[] = {
-    NAME("package", table_package),
-    NAME("namespace", table_namespace),
-    NAME("hash", table_hash),
-    EACH("backends", table_backends, thing_backend),
-    EACH("ops", table_ops, thing_op),
-    FIELDS_END,
+    NAME("package", table_package),   NAME("namespace", table_namespace),
+    NAME("hash", table_hash),         EACH("backends", table_backends, thing_backend),
+    EACH("ops", table_ops, thing_op), FIELDS_END,
 };
 const thing thing_table = {"table", table_fields};

@@ -1,4 +1,5 @@
-/* The fields of the things that templates may speak of. One file a thing or two; all share these. */
+/* The fields of the things that templates may speak of. One file a thing or two; all share these.
+ */
 #ifndef OPGEN_SCOPE_H
 #define OPGEN_SCOPE_H
 
@@ -9,23 +10,24 @@
 typedef struct function {
     const char *name;
     const expr *e;
-    const char *said; /* as in the row, NULL: print the expression */
 } function;
 
 /* A file of kernels, compiled once an op and backend and arch. */
 typedef struct source {
     const char *path, *arch;
-    int backend; /* into table->backends */
+    int backend;          /* into table->backends */
     const kernel *kernel; /* the first in it */
 } source;
 
 /* The kernels of one backend, which stand together in the op. */
 typedef struct part {
-    int backend; /* into table->backends */
+    int backend;    /* into table->backends */
     int first, end; /* into plan->kernels */
 } part;
 
 struct plan {
+    const char *symbol;     /* of the op in C, without what follows: "aicf_add" */
+    const char **tails;     /* [variants]: "_f32"; empty where there is no suffix */
     const kernel **kernels; /* op->kernels, grouped by backend in the table's order */
     LIST(part) parts;
     LIST(function) values, tests;
@@ -33,50 +35,50 @@ struct plan {
     LIST(const char *) libs;
 };
 
-#define TEXT_FIELD(function, value)                                  \
-    static const char *function(const cursor *c, buffer *scratch)   \
-    {                                                                \
-        (void)scratch;                                               \
-        return value;                                                \
+#define TEXT_FIELD(function, value)                               \
+    static const char *function(const cursor *c, buffer *scratch) \
+    {                                                             \
+        (void)scratch;                                            \
+        return value;                                             \
     }
 
-#define FLAG_FIELD(function, value)             \
-    static bool function(const cursor *c)       \
-    {                                           \
-        return value;                           \
+#define FLAG_FIELD(function, value)       \
+    static bool function(const cursor *c) \
+    {                                     \
+        return value;                     \
     }
 
 /* A list that is an array of the model. */
-#define LIST_FIELD(function, array, length)                                     \
-    static int function(const cursor *c, int at, cursor *element)               \
-    {                                                                           \
-        if (at >= (length)) {                                                   \
-            return -1;                                                          \
-        }                                                                       \
-        element->thing = &(array)[at];                                          \
-        element->index = at;                                                    \
-        return at + 1;                                                          \
+#define LIST_FIELD(function, array, length)                       \
+    static int function(const cursor *c, int at, cursor *element) \
+    {                                                             \
+        if (at >= (length)) {                                     \
+            return -1;                                            \
+        }                                                         \
+        element->thing = &(array)[at];                            \
+        element->index = at;                                      \
+        return at + 1;                                            \
     }
 
 /* Those elements of an array for which `wanted` holds, which may look at `e`. */
-#define FILTER_FIELD(function, type, array, length, wanted)                     \
-    static int function(const cursor *c, int at, cursor *element)               \
-    {                                                                           \
-        for (; at < (length); at++) {                                           \
-            const type *e = &(array)[at];                                       \
-            if (wanted) {                                                       \
-                element->thing = e;                                             \
-                element->index = at;                                            \
-                return at + 1;                                                  \
-            }                                                                   \
-        }                                                                       \
-        return -1;                                                              \
+#define FILTER_FIELD(function, type, array, length, wanted)       \
+    static int function(const cursor *c, int at, cursor *element) \
+    {                                                             \
+        for (; at < (length); at++) {                             \
+            const type *e = &(array)[at];                         \
+            if (wanted) {                                         \
+                element->thing = e;                               \
+                element->index = at;                              \
+                return at + 1;                                    \
+            }                                                     \
+        }                                                         \
+        return -1;                                                \
     }
 
-#define NUMBER_FIELD(function, value)                               \
-    static const char *function(const cursor *c, buffer *scratch)   \
-    {                                                               \
-        return scope_integer(value, scratch);                       \
+#define NUMBER_FIELD(function, value)                             \
+    static const char *function(const cursor *c, buffer *scratch) \
+    {                                                             \
+        return scope_integer(value, scratch);                     \
     }
 
 /* Rows of a thing's table. */
@@ -96,6 +98,7 @@ bool field_first(const cursor *c);
 #define FIELDS_COMMON NUMBER("index", field_index), FLAG("first", field_first)
 
 /* Texts that several things give. */
+const char *scope_join(buffer *scratch, const char *const *parts); /* ended by NULL */
 const char *scope_c_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_python_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_text_expr(const expr *e, buffer *scratch);
@@ -103,8 +106,8 @@ const char *scope_integer(int value, buffer *scratch);
 const char *scope_c_integer(int64_t value, buffer *scratch);
 const char *scope_real(double value, buffer *scratch);
 
-extern const thing thing_word, thing_number, thing_device, thing_backend, thing_typevar, thing_param,
-    thing_item, thing_dim, thing_attr, thing_assign, thing_kernel, thing_variant, thing_source,
-    thing_function, thing_where, thing_grad, thing_tolerance;
+extern const thing thing_word, thing_number, thing_device, thing_backend, thing_typevar,
+    thing_param, thing_item, thing_dim, thing_attr, thing_assign, thing_kernel, thing_variant,
+    thing_source, thing_function, thing_where, thing_grad, thing_tolerance;
 
 #endif

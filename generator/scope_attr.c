@@ -3,14 +3,15 @@
 
 #include "scope.h"
 
-/* ---- attributes and scalars ---------------------------------------------------------------------- */
+/* ---- attributes and scalars ----------------------------------------------------------------- */
 
 #define ATTR ((const attr *)c->thing)
 
 static const char *
 attr_kind_name(const cursor *c, buffer *scratch)
 {
-    static const char *const kinds[] = {"BOOL", "INT", "FLOAT", "ENUM", "INTS", "AXIS", "AXES", "SCALAR"};
+    static const char *const kinds[] = {"BOOL", "INT",  "FLOAT", "ENUM",
+                                        "INTS", "AXIS", "AXES",  "SCALAR"};
     (void)scratch;
     return kinds[ATTR->kind];
 }
@@ -36,8 +37,8 @@ static const char *
 attr_c_argument(const cursor *c, buffer *scratch)
 {
     static const char *const types[] = {
-        "bool ", "int64_t ", "double ", NULL, "const int64_t ", "int64_t ", "const aicf_ints *",
-        "const aicf_scalar *",
+        "bool ",          "int64_t ", "double ",           NULL,
+        "const int64_t ", "int64_t ", "const aicf_ints *", "const aicf_scalar *",
     };
     const char *type = types[ATTR->kind];
     if (!type) {
@@ -118,18 +119,18 @@ attr_max(const cursor *c, buffer *scratch)
 TEXT_FIELD(attr_name, ATTR->name)
 TEXT_FIELD(attr_default, ATTR->has_default ? ATTR->default_text : NULL)
 TEXT_FIELD(
-    attr_of_name, (ATTR->kind == ATTR_AXIS || ATTR->kind == ATTR_AXES) && ATTR->of >= 0 ? c->op->params.items[ATTR->of].name : NULL)
+    attr_of_name, (ATTR->kind == ATTR_AXIS || ATTR->kind == ATTR_AXES) && ATTR->of >= 0
+                      ? c->op->params.items[ATTR->of].name
+                      : NULL)
 TEXT_FIELD(attr_union, ATTR->real ? "real" : "integer")
 NUMBER_FIELD(attr_size, ATTR->size)
-NUMBER_FIELD(attr_of, ATTR->kind == ATTR_AXIS || ATTR->kind == ATTR_AXES || ATTR->kind == ATTR_SCALAR ? ATTR->of : -1)
+NUMBER_FIELD(
+    attr_of,
+    ATTR->kind == ATTR_AXIS || ATTR->kind == ATTR_AXES || ATTR->kind == ATTR_SCALAR ? ATTR->of : -1)
 FLAG_FIELD(attr_required, !ATTR->has_default)
 FLAG_FIELD(attr_has_min, ATTR->has_min)
 FLAG_FIELD(attr_has_max, ATTR->has_max)
-FLAG_FIELD(attr_is_bool, ATTR->kind == ATTR_BOOL)
-FLAG_FIELD(attr_is_float, ATTR->kind == ATTR_FLOAT)
-FLAG_FIELD(attr_is_enum, ATTR->kind == ATTR_ENUM)
 FLAG_FIELD(attr_is_ints, ATTR->kind == ATTR_INTS)
-FLAG_FIELD(attr_is_axes, ATTR->kind == ATTR_AXES)
 FLAG_FIELD(attr_is_scalar, ATTR->kind == ATTR_SCALAR)
 FLAG_FIELD(attr_by_address, ATTR->kind == ATTR_AXES || ATTR->kind == ATTR_SCALAR)
 
@@ -143,7 +144,7 @@ attr_values(const cursor *c, int at, cursor *element)
     return at + 1;
 }
 
-/* ---- defaults ------------------------------------------------------------------------------------ */
+/* ---- defaults ------------------------------------------------------------------------------- */
 
 /* How many assignments set the default. */
 static int
@@ -192,8 +193,8 @@ assign_target(const cursor *c, buffer *scratch)
 static const char *
 enumerator(const cursor *c, buffer *scratch)
 {
-    const char *const parts[] = {c->table->symbol, c->op->name, ATTR->name,
-                                 ATTR->values.items[ATTR->default_integer]};
+    const char *const parts[] = {
+        c->table->symbol, c->op->name, ATTR->name, ATTR->values.items[ATTR->default_integer]};
     for (int i = 0; i < 4; i++) {
         buffer_print(scratch, "%s%s", i ? "_" : "", parts[i]);
     }
@@ -213,7 +214,7 @@ assign_value(const cursor *c, buffer *scratch)
     case ATTR_INTS: return scope_c_integer(ATTR->default_ints.items[c->index], scratch);
     case ATTR_AXES:
         return scope_c_integer(
-            ATTR->all         ? -1
+            ATTR->all       ? -1
             : c->index == 0 ? ATTR->default_ints.count
                             : ATTR->default_ints.items[c->index - 1],
             scratch);
@@ -253,11 +254,7 @@ static const field attr_fields[] = {
     FLAG("required", attr_required),
     FLAG("has_min", attr_has_min),
     FLAG("has_max", attr_has_max),
-    FLAG("is_bool", attr_is_bool),
-    FLAG("is_float", attr_is_float),
-    FLAG("is_enum", attr_is_enum),
     FLAG("is_ints", attr_is_ints),
-    FLAG("is_axes", attr_is_axes),
     FLAG("is_scalar", attr_is_scalar),
     FLAG("by_address", attr_by_address),
     EACH("values", attr_values, thing_word),

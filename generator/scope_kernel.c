@@ -2,20 +2,14 @@
 
 #include "scope.h"
 
-/* ---- functions of expressions -------------------------------------------------------------------- */
-
-static const char *
-expr_c_or_null(const cursor *c, const expr *e, buffer *scratch)
-{
-    return scope_c_expr(c, e, scratch);
-}
+/* ---- functions of expressions --------------------------------------------------------------- */
 
 #define FUNCTION ((const function *)c->thing)
 
 static const char *
 function_c(const cursor *c, buffer *scratch)
 {
-    return expr_c_or_null(c, FUNCTION->e, scratch);
+    return scope_c_expr(c, FUNCTION->e, scratch);
 }
 
 TEXT_FIELD(function_name, FUNCTION->name)
@@ -40,15 +34,9 @@ static const field function_fields[] = {
 };
 const thing thing_function = {"function", function_fields};
 
-/* ---- conditions: `where` and guards -------------------------------------------------------------- */
+/* ---- conditions: `where` and guards --------------------------------------------------------- */
 
 #define CONDITION ((const condition *)c->thing)
-
-static const char *
-condition_c(const cursor *c, buffer *scratch)
-{
-    return scope_c_expr(c, CONDITION->test, scratch);
-}
 
 static const char *
 condition_python(const cursor *c, buffer *scratch)
@@ -58,26 +46,56 @@ condition_python(const cursor *c, buffer *scratch)
 
 TEXT_FIELD(condition_text, CONDITION->text)
 TEXT_FIELD(condition_message, CONDITION->message)
-FLAG_FIELD(condition_uses_bad, expr_uses_of(c->op, CONDITION->test).bad)
 
 static const field where_fields[] = {
     FIELDS_COMMON,
     TEXT("text", condition_text),
     TEXT("message", condition_message),
-    CODE("c", condition_c),
     PYTHON("python", condition_python),
-    FLAG("uses_bad", condition_uses_bad),
     FIELDS_END,
 };
 const thing thing_where = {"condition", where_fields};
 
-/* ---- variants ------------------------------------------------------------------------------------ */
+/* ---- variants ------------------------------------------------------------------------------- */
 
 static const char *
 variant_suffix(const cursor *c, buffer *scratch)
 {
     (void)scratch;
     return c->variant->suffix;
+}
+
+static const char *
+variant_tail(const cursor *c, buffer *scratch)
+{
+    (void)scratch;
+    return c->plan->tails[c->index];
+}
+
+/* The Python function. */
+static const char *
+variant_function(const cursor *c, buffer *scratch)
+{
+    return scope_join(scratch, (const char *const[]){c->op->name, c->plan->tails[c->index], NULL});
+}
+
+/* Of a kernel: its launcher, and the launch function of the op that calls it. */
+static const char *
+variant_launcher(const cursor *c, buffer *scratch)
+{
+    const char *backend = c->table->backends.items[c->kernel->backend].name;
+    return scope_join(
+        scratch, (const char *const[]){c->table->symbol, "_", backend, "_", c->op->name, "_",
+                                       c->kernel->id, c->plan->tails[c->index], NULL});
+}
+
+static const char *
+variant_launch(const cursor *c, buffer *scratch)
+{
+    const char *backend = c->table->backends.items[c->kernel->backend].name;
+    return scope_join(
+        scratch, (const char *const[]){"launch_", backend, "__", c->kernel->id,
+                                       c->plan->tails[c->index], NULL});
 }
 
 static int
@@ -122,6 +140,10 @@ variant_taken(const cursor *c)
 static const field variant_fields[] = {
     FIELDS_COMMON,
     NAME("suffix", variant_suffix),
+    NAME("tail", variant_tail),
+    NAME("function", variant_function),
+    NAME("launcher", variant_launcher),
+    NAME("launch", variant_launch),
     FLAG("taken", variant_taken),
     EACH("params", all_params, thing_param),
     EACH("tensors", tensor_params, thing_param),
@@ -130,7 +152,7 @@ static const field variant_fields[] = {
 };
 const thing thing_variant = {"variant", variant_fields};
 
-/* ---- kernels ------------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 static const char *
 kernel_backend(const cursor *c, buffer *scratch)
@@ -229,45 +251,13 @@ kernel_libs(const cursor *c, int at, cursor *element)
     return at + 1;
 }
 
-static bool
-guards_use_bad(const cursor *c)
-{
-    for (int i = 0; i < c->kernel->guards.count; i++) {
-        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).bad) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
-guards_use_call(const cursor *c)
-{
-    for (int i = 0; i < c->kernel->guards.count; i++) {
-        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).call) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
-guards_unused(const cursor *c)
-{
-    for (int i = 0; i < c->kernel->guards.count; i++) {
-        if (expr_uses_of(c->op, c->kernel->guards.items[i].test).scope) {
-            return false;
-        }
-    }
-    return !guards_use_call(c);
-}
-
 TEXT_FIELD(kernel_id, c->kernel->id)
 TEXT_FIELD(kernel_layout_text, c->kernel->layout_text)
 TEXT_FIELD(kernel_arch, c->kernel->arch)
 TEXT_FIELD(kernel_src, c->kernel->src)
 TEXT_FIELD(kernel_determinism, c->kernel->bitwise ? "bitwise" : "run")
-TEXT_FIELD(kernel_model_name, c->kernel->model >= 0 ? c->op->params.items[c->kernel->model].name : NULL)
+TEXT_FIELD(
+    kernel_model_name, c->kernel->model >= 0 ? c->op->params.items[c->kernel->model].name : NULL)
 NUMBER_FIELD(kernel_arch_number, c->kernel->arch_number)
 NUMBER_FIELD(kernel_model, c->kernel->model)
 FLAG_FIELD(kernel_arch_exact, c->kernel->arch_exact)
@@ -294,9 +284,6 @@ static const field kernel_fields[] = {
     TEXT("workspace_text", kernel_workspace_text),
     PYTHON("workspace_python", kernel_workspace_python),
     EACH("guards", kernel_guards, thing_where),
-    FLAG("guards_use_bad", guards_use_bad),
-    FLAG("guards_use_call", guards_use_call),
-    FLAG("guards_unused", guards_unused),
     EACH("params", all_params, thing_param),
     EACH("tensors", tensor_params, thing_param),
     EACH("own", kernel_own, thing_param),
@@ -310,7 +297,7 @@ static const field kernel_fields[] = {
 };
 const thing thing_kernel = {"kernel", kernel_fields};
 
-/* ---- tolerances ---------------------------------------------------------------------------------- */
+/* ---- tolerances ----------------------------------------------------------------------------- */
 
 /* kernel.tolerance and test.tolerance are arrays of one unnamed structure. */
 typedef struct tolerance {
@@ -344,18 +331,9 @@ static const field tolerance_fields[] = {
 };
 const thing thing_tolerance = {"tolerance", tolerance_fields};
 
-/* ---- sources ------------------------------------------------------------------------------------- */
+/* ---- sources -------------------------------------------------------------------------------- */
 
 #define SOURCE ((const source *)c->thing)
-
-static const char *
-source_stem(const cursor *c, buffer *scratch)
-{
-    const char *slash = strrchr(SOURCE->path, '/');
-    const char *name = slash ? slash + 1 : SOURCE->path, *dot = strrchr(name, '.');
-    buffer_add(scratch, name, dot ? (size_t)(dot - name) : strlen(name));
-    return buffer_text(scratch);
-}
 
 TEXT_FIELD(source_src, SOURCE->path)
 TEXT_FIELD(source_backend, c->table->backends.items[SOURCE->backend].name)
@@ -366,7 +344,6 @@ FLAG_FIELD(source_arch_exact, SOURCE->kernel->arch_exact)
 static const field source_fields[] = {
     FIELDS_COMMON,
     TEXT("src", source_src),
-    TEXT("stem", source_stem),
     NAME("backend_name", source_backend),
     NAME("arch", source_arch),
     NUMBER("arch_number", source_arch_number),

@@ -2,7 +2,7 @@
 
 #include "scope.h"
 
-/* ---- type variables ------------------------------------------------------------------------------ */
+/* ---- type variables ------------------------------------------------------------------------- */
 
 #define TYPEVAR ((const typevar *)c->thing)
 TEXT_FIELD(typevar_name, TYPEVAR->name)
@@ -27,7 +27,7 @@ static const field typevar_fields[] = {
 };
 const thing thing_typevar = {"type variable", typevar_fields};
 
-/* ---- gradients ----------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------ */
 
 #define GRAD ((const grad_entry *)c->thing)
 TEXT_FIELD(grad_name, GRAD->name)
@@ -35,15 +35,12 @@ TEXT_FIELD(grad_text, GRAD->text)
 FLAG_FIELD(grad_is_step, GRAD->param < 0)
 
 static const field grad_fields[] = {
-    FIELDS_COMMON,
-    NAME("name", grad_name),
-    TEXT("text", grad_text),
-    FLAG("is_step", grad_is_step),
+    FIELDS_COMMON, NAME("name", grad_name), TEXT("text", grad_text), FLAG("is_step", grad_is_step),
     FIELDS_END,
 };
 const thing thing_grad = {"gradient", grad_fields};
 
-/* ---- parameters and attributes of the op --------------------------------------------------------- */
+/* ---- parameters and attributes of the op ---------------------------------------------------- */
 
 static int
 params_between(const cursor *c, int from, int end, int at, cursor *element)
@@ -103,7 +100,6 @@ op_tensors(const cursor *c, int at, cursor *element)
     return params_between(c, 0, c->op->inputs + c->op->outs, at, element);
 }
 
-FILTER_FIELD(op_inouts, param, c->op->params.items, c->op->inputs, e->role == ROLE_INOUT)
 LIST_FIELD(op_attrs, c->op->attrs.items, c->op->attrs.count)
 FILTER_FIELD(op_enums, attr, c->op->attrs.items, c->op->attrs.count, e->kind == ATTR_ENUM)
 FILTER_FIELD(op_defaults, attr, c->op->attrs.items, c->op->attrs.count, e->has_default)
@@ -198,7 +194,7 @@ op_reject(const cursor *c, int at, cursor *element)
     return text_list(c->op->test.reject.items, c->op->test.reject.count, at, element);
 }
 
-/* ---- the op -------------------------------------------------------------------------------------- */
+/* ---- the op --------------------------------------------------------------------------------- */
 
 static bool
 op_has_lists(const cursor *c)
@@ -209,13 +205,6 @@ op_has_lists(const cursor *c)
         }
     }
     return false;
-}
-
-static bool
-op_has_functions(const cursor *c)
-{
-    cursor ignored = *c;
-    return c->plan->values.count || c->plan->tests.count || op_guarded(c, 0, &ignored) >= 0;
 }
 
 /* Whether launch functions need the call's own members, and its views. */
@@ -288,13 +277,20 @@ FLAG_FIELD(op_one_out, c->op->outs == 1)
 FLAG_FIELD(op_alone, c->op->outs > 1 && required_outs(c->op) == 1)
 
 TEXT_FIELD(op_name, c->op->name)
+/* The Python function of the first variant. */
+static const char *
+op_first_function(const cursor *c, buffer *scratch)
+{
+    return scope_join(scratch, (const char *const[]){c->op->name, c->plan->tails[0], NULL});
+}
+
+TEXT_FIELD(op_symbol, c->plan->symbol)
 TEXT_FIELD(op_family, c->op->family)
 TEXT_FIELD(op_doc, c->op->doc.data)
 TEXT_FIELD(op_aten, c->op->aten.data)
 TEXT_FIELD(op_json, c->op->json)
 TEXT_FIELD(op_hash, c->op->hash)
 TEXT_FIELD(op_first_dim, c->op->dims.count ? c->op->dims.items[0].name : NULL)
-TEXT_FIELD(op_default_type, c->op->variants.items[0].suffix)
 NUMBER_FIELD(op_input_count, c->op->inputs)
 NUMBER_FIELD(op_out_count, c->op->outs)
 NUMBER_FIELD(op_scalar_count, c->op->scalars)
@@ -305,6 +301,7 @@ NUMBER_FIELD(op_attr_count, c->op->attrs.count)
 NUMBER_FIELD(op_where_count, c->op->wheres.count)
 NUMBER_FIELD(op_kernel_count, c->op->kernels.count)
 NUMBER_FIELD(op_backend_count, c->plan->parts.count)
+FLAG_FIELD(op_has_functions, c->plan->values.count + c->plan->tests.count > 0)
 FLAG_FIELD(op_partial, c->op->partial)
 FLAG_FIELD(op_elementwise, c->op->elementwise)
 FLAG_FIELD(op_has_grad, c->op->has_grad)
@@ -313,13 +310,14 @@ FLAG_FIELD(op_several_outs, c->op->outs > 1)
 static const field op_fields[] = {
     FIELDS_COMMON,
     NAME("name", op_name),
+    NAME("symbol", op_symbol),
     NAME("family", op_family),
     TEXT("doc", op_doc),
     TEXT("aten", op_aten),
     JSON("json", op_json),
     NAME("hash", op_hash),
     NAME("first_dim", op_first_dim),
-    NAME("default_type", op_default_type),
+    NAME("first_function", op_first_function),
     NUMBER("input_count", op_input_count),
     NUMBER("out_count", op_out_count),
     NUMBER("scalar_count", op_scalar_count),
@@ -347,7 +345,6 @@ static const field op_fields[] = {
     EACH("required_outs", op_required_outs, thing_param),
     EACH("optional_outs", op_optional_outs, thing_param),
     EACH("tensors", op_tensors, thing_param),
-    EACH("inouts", op_inouts, thing_param),
     EACH("attrs", op_attrs, thing_attr),
     EACH("enums", op_enums, thing_attr),
     EACH("defaults", op_defaults, thing_attr),

@@ -3,7 +3,7 @@
 
 #include "scope.h"
 
-/* ---- parameters ---------------------------------------------------------------------------------- */
+/* ---- parameters ----------------------------------------------------------------------------- */
 
 #define PARAM ((const param *)c->thing)
 
@@ -134,6 +134,12 @@ param_other_optionals(const cursor *c, int at, cursor *element)
 
 /* The first argument: what a generic call returns is of its type. */
 FLAG_FIELD(param_leads, c->index == 0 && c->op->inputs > 0)
+static const char *
+param_test_python(const cursor *c, buffer *scratch)
+{
+    return scope_python_expr(c, PARAM->shape.test, scratch);
+}
+
 TEXT_FIELD(param_name, PARAM->name)
 TEXT_FIELD(param_dtype_enum, dtype_of(c)->enum_name)
 TEXT_FIELD(param_ctype, dtype_of(c)->ctype)
@@ -153,9 +159,7 @@ FLAG_FIELD(param_is_out, PARAM->role == ROLE_OUT)
 FLAG_FIELD(param_is_inout, PARAM->role == ROLE_INOUT)
 FLAG_FIELD(param_is_scalar, PARAM->role == ROLE_SCALAR)
 FLAG_FIELD(param_is_view, place_of(c) != PLACE_POINTER)
-FLAG_FIELD(param_is_pointer, place_of(c) == PLACE_POINTER)
 FLAG_FIELD(param_has_other, PARAM->shape.test != NULL)
-FLAG_FIELD(param_is_float, dtype_of(c)->is_float)
 FLAG_FIELD(param_saved, c->op->saves[c->index])
 LIST_FIELD(param_items, PARAM->shape.items.items, PARAM->shape.items.count)
 LIST_FIELD(param_other, PARAM->shape.other.items, PARAM->shape.other.count)
@@ -177,8 +181,6 @@ static const field param_fields[] = {
     FLAG("is_inout", param_is_inout),
     FLAG("is_scalar", param_is_scalar),
     FLAG("is_view", param_is_view),
-    FLAG("is_pointer", param_is_pointer),
-    FLAG("is_float", param_is_float),
     FLAG("saved", param_saved),
     NUMBER("list_index", param_list),
     NAME("list_name", param_list_name),
@@ -197,11 +199,12 @@ static const field param_fields[] = {
     NUMBER("item_count", param_item_count),
     NUMBER("other_count", param_other_count),
     FLAG("has_other", param_has_other),
+    PYTHON("test_python", param_test_python),
     FIELDS_END,
 };
 const thing thing_param = {"param", param_fields};
 
-/* ---- items of a shape ---------------------------------------------------------------------------- */
+/* ---- items of a shape ----------------------------------------------------------------------- */
 
 #define ITEM ((const item *)c->thing)
 
@@ -262,15 +265,15 @@ static const field item_fields[] = {
 };
 const thing thing_item = {"item", item_fields};
 
-/* ---- dims ---------------------------------------------------------------------------------------- */
+/* ---- dims ----------------------------------------------------------------------------------- */
 
 #define DIM_OF ((const dim *)c->thing)
 
 static const char *
 dim_kind_name(const cursor *c, buffer *scratch)
 {
-    static const char *const kinds[] = {"AICF_DIM", "AICF_DIM_PACK", "AICF_DIM_LIST",
-                                        "AICF_DIM_LET"};
+    static const char *const kinds[] = {
+        "AICF_DIM", "AICF_DIM_PACK", "AICF_DIM_LIST", "AICF_DIM_LET"};
     (void)scratch;
     return kinds[DIM_OF->kind];
 }

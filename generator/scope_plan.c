@@ -58,8 +58,21 @@ add_items(arena *a, plan *p, const char *kind, const param *of, const item *item
     for (int i = 0; i < count; i++) {
         if (items[i].kind == ITEM_VALUE) {
             const char *name = arena_print(a, "%s_%s_%d", kind, of->name, i);
-            *list_push(a, &p->values) = (function){name, items[i].value, items[i].text};
+            *list_push(a, &p->values) = (function){name, items[i].value};
         }
+    }
+}
+
+static void
+add_kernel(arena *a, plan *p, const kernel *k, const char *backend)
+{
+    for (int i = 0; i < k->guards.count; i++) {
+        const char *name = arena_print(a, "guard_%s__%s_%d", backend, k->id, i);
+        *list_push(a, &p->tests) = (function){name, k->guards.items[i].test};
+    }
+    if (k->workspace) {
+        const char *name = arena_print(a, "workspace_%s__%s", backend, k->id);
+        *list_push(a, &p->values) = (function){name, k->workspace};
     }
 }
 
@@ -70,7 +83,7 @@ add_functions(arena *a, plan *p, const table *t, const op *row)
         const dim *d = &row->dims.items[i];
         if (d->kind == DIM_LET) {
             const char *name = arena_print(a, "let_%s", d->name);
-            *list_push(a, &p->values) = (function){name, d->value, NULL};
+            *list_push(a, &p->values) = (function){name, d->value};
         }
     }
     for (int i = 0; i < row->inputs + row->outs; i++) {
@@ -79,20 +92,26 @@ add_functions(arena *a, plan *p, const table *t, const op *row)
         add_items(a, p, "other", of, of->shape.other.items, of->shape.other.count);
         if (of->shape.test) {
             const char *name = arena_print(a, "test_%s", of->name);
-            *list_push(a, &p->tests) = (function){name, of->shape.test, NULL};
+            *list_push(a, &p->tests) = (function){name, of->shape.test};
         }
     }
     for (int i = 0; i < row->wheres.count; i++) {
         const condition *w = &row->wheres.items[i];
-        *list_push(a, &p->tests) = (function){arena_print(a, "where_%d", i), w->test, w->text};
+        *list_push(a, &p->tests) = (function){arena_print(a, "where_%d", i), w->test};
     }
     for (int i = 0; i < row->kernels.count; i++) {
-        const kernel *k = p->kernels[i];
-        if (k->workspace) {
-            const char *name = arena_print(
-                a, "workspace_%s__%s", t->backends.items[k->backend].name, k->id);
-            *list_push(a, &p->values) = (function){name, k->workspace, NULL};
-        }
+        add_kernel(a, p, p->kernels[i], t->backends.items[p->kernels[i]->backend].name);
+    }
+}
+
+static void
+add_names(arena *a, plan *p, const op *row)
+{
+    p->symbol = arena_print(a, "%s_%s", row->symbol, row->name);
+    p->tails = arena_alloc(a, (size_t)row->variants.count * sizeof *p->tails);
+    for (int i = 0; i < row->variants.count; i++) {
+        const char *suffix = row->variants.items[i].suffix;
+        p->tails[i] = *suffix ? arena_print(a, "_%s", suffix) : "";
     }
 }
 
@@ -100,6 +119,7 @@ const plan *
 plan_create(arena *a, const table *t, const op *row)
 {
     plan *p = arena_alloc(a, sizeof *p);
+    add_names(a, p, row);
     group_kernels(a, p, t, row);
     for (int i = 0; i < row->kernels.count; i++) {
         add_source(a, p, p->kernels[i]);

@@ -22,8 +22,7 @@ complain(reader *r, loc where, const char *message, const char *name)
     return fault(r->p.f, "shape-name", where, r->p.of, message, name);
 }
 
-/* ---- dims -------------------------------------------------------------------------------------
- */
+/* ---- dims ---------------------------------------------------------------------------------- */
 
 typedef enum mention {
     MENTION_VALUE, /* in arithmetic: says neither dim nor pack */
@@ -106,8 +105,7 @@ mention_values(reader *r, const expr *e)
     return ok;
 }
 
-/* ---- items ------------------------------------------------------------------------------------
- */
+/* ---- items --------------------------------------------------------------------------------- */
 
 static bool
 expect_name(reader *r, const token **name, const char *what)
@@ -347,8 +345,7 @@ shape_parse(
     return read_shape(&r, out);
 }
 
-/* ---- text -------------------------------------------------------------------------------------
- */
+/* ---- text ---------------------------------------------------------------------------------- */
 
 static void
 emit_items(buffer *out, const item *all, int count)

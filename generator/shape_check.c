@@ -18,8 +18,7 @@ context_of(const checker *c, int index)
     return (context){c->row->name, arena_print(c->a, "%s %s", what, p->name)};
 }
 
-/* ---- every item of every shape ----------------------------------------------------------------
- */
+/* ---- every item of every shape ------------------------------------------------------------- */
 
 typedef bool item_fn(checker *c, int param, item *it);
 
@@ -47,8 +46,7 @@ each_item(checker *c, item_fn *fn)
     return ok;
 }
 
-/* ---- names of outs ----------------------------------------------------------------------------
- */
+/* ---- names of outs ------------------------------------------------------------------------- */
 
 static bool
 unknown(checker *c, int index, const item *it, const char *name)
@@ -119,8 +117,7 @@ resolve_item(checker *c, int index, item *it)
     die("item %d", (int)it->kind);
 }
 
-/* ---- dims that nothing binds, and clashes -----------------------------------------------------
- */
+/* ---- dims that nothing binds, and clashes -------------------------------------------------- */
 
 static bool
 check_bound(checker *c)
@@ -180,8 +177,7 @@ check_clashes(checker *c)
     return ok;
 }
 
-/* ---- what varies over a list ------------------------------------------------------------------
- */
+/* ---- what varies over a list --------------------------------------------------------------- */
 
 /* Whether arithmetic has the dim but under sum(). */
 static bool
@@ -253,8 +249,7 @@ varies(const op *row, int index)
     return true;
 }
 
-/* ---- values, conditions, lets -----------------------------------------------------------------
- */
+/* ---- values, conditions, lets -------------------------------------------------------------- */
 
 /* Outs have no shape yet where shapes and lets are computed. */
 static bool
@@ -326,8 +321,7 @@ check_lets(checker *c)
     return ok;
 }
 
-/* ---- packs ------------------------------------------------------------------------------------
- */
+/* ---- packs --------------------------------------------------------------------------------- */
 
 static bool
 is_packs(const item *it)

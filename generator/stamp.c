@@ -80,9 +80,18 @@ stamp_print_head(buffer *into, const digest *input)
 }
 
 void
-stamp_print_entry(buffer *into, const digest *content, size_t size, const char *path)
+stamp_print_entry(buffer *into, const char *hex, size_t size, const char *path)
 {
-    char hex[DIGEST_LENGTH + 1];
-    digest_print(content, hex);
-    buffer_print(into, "%s %zu %s\n", hex, size, path);
+    char number[24], *digit = number + sizeof number;
+    *--digit = '\0';
+    do {
+        *--digit = (char)('0' + size % 10);
+        size /= 10;
+    } while (size > 0);
+    buffer_puts(into, hex);
+    buffer_putc(into, ' ');
+    buffer_puts(into, digit);
+    buffer_putc(into, ' ');
+    buffer_puts(into, path);
+    buffer_putc(into, '\n');
 }

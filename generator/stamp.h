@@ -25,13 +25,13 @@ typedef struct stamp {
     dict *by_path; /* the last entry of a path */
 } stamp;
 
-/* Empty if there is none, or one that this opgen did not write. Paths that lead out of the folder are
-   left out. */
+/* Empty if there is none, or one that this opgen did not write. Paths that lead out of the folder
+   are left out. */
 stamp *stamp_read(arena *a, const char *path);
 
 const stamp_entry *stamp_find(const stamp *s, const char *path);
 
 void stamp_print_head(buffer *into, const digest *input);
-void stamp_print_entry(buffer *into, const digest *content, size_t size, const char *path);
+void stamp_print_entry(buffer *into, const char *hex, size_t size, const char *path);
 
 #endif

@@ -130,7 +130,8 @@ param_symbols_take(checker *c, const op *o, const joined *start)
 {
     for (int i = 0; i < o->params.count; i++) {
         const param *p = &o->params.items[i];
-        context of = {o->name, p->name};
+        const char *kind = p->role == ROLE_OUT ? "out " : "arg ";
+        context of = {o->name, arena_join(c->memory, kind, p->name, "")};
         joined whole = *start;
         join(&whole, p->name);
         whole = capitals(&whole);

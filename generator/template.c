@@ -1,165 +1,8 @@
-#include "template.h"
-
 #include <string.h>
 
-/* A cursor over the text of one template. */
-typedef struct reader {
-    arena *memory;
-    faults *faults;
-    const char *file, *text, *end, *at;
-    template_file *out;
-    struct {
-        const char *name;
-        size_t size;
-        const thing *is;
-    } slots[TEMPLATE_SLOTS];
-    int slot_count;
-    bool quoted; /* inside @{quote} */
-    bool filled; /* inside @{fill}: line breaks count for nothing */
-} reader;
+#include "template_reader.h"
 
-typedef struct word {
-    const char *text;
-    size_t size;
-} word;
-
-static loc
-place_of(const reader *r, const char *at)
-{
-    loc where = {r->file, 1, 1};
-    for (const char *c = r->text; c < at; c++) {
-        where.column++;
-        if (*c == '\n') {
-            where.line++;
-            where.column = 1;
-        }
-    }
-    return where;
-}
-
-#define complain(r, at, ...) \
-    fault((r)->faults, "template", place_of((r), (at)), (context){NULL, NULL}, __VA_ARGS__)
-
-/* ---- words of a tag ------------------------------------------------------------------------------ */
-
-static void
-skip_spaces(reader *r)
-{
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n')) {
-        r->at++;
-    }
-}
-
-static bool
-is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* The word at the reader, empty if there is none. */
-static word
-take_word(reader *r)
-{
-    skip_spaces(r);
-    word w = {r->at, 0};
-    while (r->at < r->end && is_word_char(*r->at)) {
-        r->at++;
-    }
-    w.size = (size_t)(r->at - w.text);
-    return w;
-}
-
-static bool
-word_is(word w, const char *text)
-{
-    return strlen(text) == w.size && !memcmp(text, w.text, w.size);
-}
-
-static bool
-take_char(reader *r, char c)
-{
-    skip_spaces(r);
-    if (r->at == r->end || *r->at != c) {
-        return complain(r, r->at, "`%c` expected", c);
-    }
-    r->at++;
-    return true;
-}
-
-/* "..." with \n, \" and \\. */
-static bool
-take_string(reader *r, word *out)
-{
-    if (!take_char(r, '"')) {
-        return false;
-    }
-    char *text = arena_alloc(r->memory, (size_t)(r->end - r->at) + 1);
-    out->text = text;
-    for (; r->at < r->end && *r->at != '"' && *r->at != '\n'; r->at++) {
-        bool escaped = *r->at == '\\' && r->at + 1 < r->end;
-        r->at += escaped;
-        *text++ = escaped && *r->at == 'n' ? '\n' : *r->at;
-    }
-    out->size = (size_t)(text - out->text);
-    return take_char(r, '"');
-}
-
-/* ---- names --------------------------------------------------------------------------------------- */
-
-static void
-suggest_field(reader *r, const char *name, const thing *of)
-{
-    const char *known[96];
-    int count = 0;
-    for (const field *f = of->fields; f->name && count < 96; f++) {
-        known[count++] = f->name;
-    }
-    fault_suggest(r->faults, name, known, count);
-}
-
-/* `variable.field`. */
-static const field *
-take_field(reader *r, int *slot)
-{
-    word variable = take_word(r);
-    for (*slot = r->slot_count - 1; *slot >= 0; --*slot) {
-        if (r->slots[*slot].size == variable.size &&
-            !memcmp(r->slots[*slot].name, variable.text, variable.size)) {
-            break;
-        }
-    }
-    if (*slot < 0) {
-        complain(r, variable.text, "no variable `%.*s` here", (int)variable.size, variable.text);
-        return NULL;
-    }
-    if (!take_char(r, '.')) {
-        return NULL;
-    }
-    word name = take_word(r);
-    const thing *is = r->slots[*slot].is;
-    for (const field *f = is->fields; f->name; f++) {
-        if (word_is(name, f->name)) {
-            return f;
-        }
-    }
-    const char *copy = arena_copy(r->memory, name.text, name.size);
-    complain(r, name.text, "no field `%s` in a %s", copy, is->name);
-    suggest_field(r, copy, is);
-    return NULL;
-}
-
-static const encoder *
-take_encoder(reader *r)
-{
-    word name = take_word(r);
-    const encoder *e = encoder_find(name.text, name.size);
-    if (!e) {
-        complain(r, name.text, "no encoder `%.*s`", (int)name.size, name.text);
-    }
-    return e;
-}
-
-/* ---- tags in the text ---------------------------------------------------------------------------- */
+/* ---- tags in the text ----------------------------------------------------------------------- */
 
 static const char *
 find_tag(const reader *r)
@@ -182,7 +25,7 @@ control_end(const reader *r, const char *tag)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         size_t size = strlen(words[i]);
         control |= (size_t)(r->end - c) > size && !memcmp(c, words[i], size) &&
-                   !is_word_char(c[size]) && c[size] != '.';
+                   !reader_is_word_char(c[size]) && c[size] != '.';
     }
     for (bool string = false; control && c < r->end; c++) {
         string ^= *c == '"' && c[-1] != '\\';
@@ -215,7 +58,7 @@ line_vanishes(const reader *r, const char *tag)
 static bool
 take_close(reader *r, const char *tag)
 {
-    if (!take_char(r, '}')) {
+    if (!reader_char(r, '}')) {
         return false;
     }
     const char *c = r->at + strspn(r->at, " ");
@@ -225,7 +68,7 @@ take_close(reader *r, const char *tag)
     return true;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static int
 step_add(reader *r, step_kind kind)
@@ -277,20 +120,20 @@ read_value(reader *r, const char *tag)
 {
     int slot;
     const char *name = r->at;
-    const field *f = take_field(r, &slot);
-    if (!f || !take_char(r, '|')) {
+    const field *f = reader_field(r, &slot);
+    if (!f || !reader_char(r, '|')) {
         return false;
     }
     const char *encoder_at = r->at;
-    const encoder *e = take_encoder(r);
-    if (!e || !take_char(r, '}')) {
+    const encoder *e = reader_encoder(r);
+    if (!e || !reader_char(r, '}')) {
         return false;
     }
     if (!(e->takes & 1u << f->kind)) {
-        return complain(r, name, "`%s` cannot go through the encoder `%s`", f->name, e->name);
+        return reader_fault(r, name, "`%s` cannot go through the encoder `%s`", f->name, e->name);
     }
     if (!strcmp(e->name, "text") && !r->quoted) {
-        return complain(r, encoder_at, "the encoder `text` is only for the inside of @{quote}");
+        return reader_fault(r, encoder_at, "the encoder `text` is only for the inside of @{quote}");
     }
     const char *line = tag;
     while (line > r->text && line[-1] != '\n') {
@@ -300,36 +143,36 @@ read_value(reader *r, const char *tag)
     s->slot = slot;
     s->field = f;
     s->encoder = e;
-    s->indent = (int)strspn(line, " ");
+    s->indent = e->lines ? (int)strspn(line, " ") : 0;
     return true;
 }
 
 static bool
 read_for(reader *r, const char *tag)
 {
-    word name = take_word(r), in = take_word(r), between = {"", 0};
+    word name = reader_word(r), in = reader_word(r), between = {"", 0};
     int slot;
     if (!name.size || !word_is(in, "in")) {
-        return complain(r, name.text, "`for NAME in VARIABLE.LIST` expected");
+        return reader_fault(r, name.text, "`for NAME in VARIABLE.LIST` expected");
     }
-    skip_spaces(r);
+    reader_skip_spaces(r);
     const char *list_at = r->at;
-    const field *f = take_field(r, &slot);
+    const field *f = reader_field(r, &slot);
     if (!f) {
         return false;
     }
     if (f->kind != FIELD_LIST) {
-        return complain(r, list_at, "`%s` is not a list", f->name);
+        return reader_fault(r, list_at, "`%s` is not a list", f->name);
     }
-    word sep = take_word(r);
+    word sep = reader_word(r);
     if (sep.size && !word_is(sep, "sep")) {
-        return complain(r, sep.text, "`sep \"...\"` or `}` expected");
+        return reader_fault(r, sep.text, "`sep \"...\"` or `}` expected");
     }
-    if ((sep.size && !take_string(r, &between)) || !take_close(r, tag)) {
+    if ((sep.size && !reader_string(r, &between)) || !take_close(r, tag)) {
         return false;
     }
     if (r->slot_count == TEMPLATE_SLOTS) {
-        return complain(r, tag, "loops too deep");
+        return reader_fault(r, tag, "loops too deep");
     }
     int index = step_add(r, STEP_FOR);
     step *s = step_of(r, index);
@@ -352,11 +195,11 @@ read_if(reader *r, const char *tag)
 {
     const char *start = r->at;
     int slot;
-    bool negated = word_is(take_word(r), "not");
+    bool negated = word_is(reader_word(r), "not");
     if (!negated) {
         r->at = start;
     }
-    const field *f = take_field(r, &slot);
+    const field *f = reader_field(r, &slot);
     if (!f || !take_close(r, tag)) {
         return false;
     }
@@ -378,12 +221,13 @@ read_if(reader *r, const char *tag)
 static bool
 read_quote(reader *r, const char *tag)
 {
-    const encoder *e = take_encoder(r);
+    const encoder *e = reader_encoder(r);
     if (!e || !take_close(r, tag)) {
         return false;
     }
     if (r->quoted || !(e->takes & 1u << FIELD_TEXT)) {
-        return complain(r, tag, r->quoted ? "a quote in a quote" : "`%s` does not quote", e->name);
+        return reader_fault(
+            r, tag, r->quoted ? "a quote in a quote" : "`%s` does not quote", e->name);
     }
     int index = step_add(r, STEP_QUOTE);
     step_of(r, index)->encoder = e;
@@ -416,12 +260,12 @@ read_tag(reader *r, const char *tag, bool *ends, bool *at_else)
     if (*r->at == '#') {
         const char *end = control_end(r, tag);
         if (!end) {
-            return complain(r, tag, "a tag that is not closed");
+            return reader_fault(r, tag, "a tag that is not closed");
         }
         r->at = end - 1;
         return take_close(r, tag);
     }
-    word w = take_word(r);
+    word w = reader_word(r);
     if (word_is(w, "for")) {
         return read_for(r, tag);
     }
@@ -437,7 +281,7 @@ read_tag(reader *r, const char *tag, bool *ends, bool *at_else)
     if (word_is(w, "end") || word_is(w, "else")) {
         *ends = true;
         if (word_is(w, "else") && !at_else) {
-            return complain(r, tag, "an @{else} without its @{if}");
+            return reader_fault(r, tag, "an @{else} without its @{if}");
         }
         if (at_else) {
             *at_else = word_is(w, "else");
@@ -448,8 +292,8 @@ read_tag(reader *r, const char *tag, bool *ends, bool *at_else)
     return read_value(r, tag);
 }
 
-/* Text and tags up to the @{end} (or @{else}, where `at_else` is not NULL) of the tag at `opened`; up
-   to the end of the file if that is NULL. */
+/* Text and tags up to the @{end} (or @{else}, where `at_else` is not NULL) of the tag at `opened`;
+   up to the end of the file if that is NULL. */
 static bool
 read_body(reader *r, const char *opened, bool *at_else)
 {
@@ -463,7 +307,7 @@ read_body(reader *r, const char *opened, bool *at_else)
         add_text(r, r->at, text_end);
         r->at = tag;
         if (tag == r->end) {
-            return opened ? complain(r, opened, "a tag that is not closed") : true;
+            return opened ? reader_fault(r, opened, "a tag that is not closed") : true;
         }
         r->at += 2;
         bool ends = false;
@@ -471,7 +315,7 @@ read_body(reader *r, const char *opened, bool *at_else)
             return false;
         }
         if (ends) {
-            return opened ? true : complain(r, tag, "an @{end} without its beginning");
+            return opened ? true : reader_fault(r, tag, "an @{end} without its beginning");
         }
     }
 }
@@ -481,23 +325,23 @@ static bool
 read_first_line(reader *r)
 {
     if (r->end - r->at < 2 || memcmp(r->at, "@{", 2)) {
-        return complain(r, r->at, "`@{each op PATH}` or `@{once PATH}` expected");
+        return reader_fault(r, r->at, "`@{each op PATH}` or `@{once PATH}` expected");
     }
     r->at += 2;
-    word w = take_word(r);
+    word w = reader_word(r);
     r->out->per_op = word_is(w, "each");
-    if (!(r->out->per_op && word_is(take_word(r), "op")) && !word_is(w, "once")) {
-        return complain(r, w.text, "`@{each op PATH}` or `@{once PATH}` expected");
+    if (!(r->out->per_op && word_is(reader_word(r), "op")) && !word_is(w, "once")) {
+        return reader_fault(r, w.text, "`@{each op PATH}` or `@{once PATH}` expected");
     }
-    skip_spaces(r);
+    reader_skip_spaces(r);
     const char *path = r->at, *line = memchr(path, '\n', (size_t)(r->end - path));
     if (!line || line - path < 2 || line[-1] != '}') {
-        return complain(r, path, "a path and `}` expected");
+        return reader_fault(r, path, "a path and `}` expected");
     }
     r->out->path = arena_copy(r->memory, path, (size_t)(line - 1 - path));
     r->at = line + 1;
     if (*path == '/' || strstr(r->out->path, "..")) {
-        return complain(r, path, "a path inside the output folder expected");
+        return reader_fault(r, path, "a path inside the output folder expected");
     }
     return true;
 }

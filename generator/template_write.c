@@ -33,13 +33,6 @@ indent_lines(buffer *out, size_t start, int indent)
     buffer_finish(&copy);
 }
 
-/* Encoders that break lines themselves indent them too. */
-static bool
-breaks_lines(const encoder *e)
-{
-    return e->write == encode_c_string || e->write == encode_c_comment;
-}
-
 static void
 write_value(writer *w, const step *s)
 {
@@ -48,7 +41,7 @@ write_value(writer *w, const step *s)
     if (text) {
         size_t start = w->out->size;
         s->encoder->write(w->out, text, strlen(text));
-        if (s->indent && !breaks_lines(s->encoder)) {
+        if (s->indent) {
             indent_lines(w->out, start, s->indent);
         }
     }

@@ -1,6 +1,6 @@
-/* What templates may say: kinds of things of the model, the fields of each, and how a field is found.
-   Nothing is built for them: a cursor says where in the table the template stands, and a field reads
-   the model there. */
+/* What templates may say: kinds of things of the model, the fields of each, and how a field is
+   found. Nothing is built for them: a cursor says where in the table the template stands, and a
+   field reads the model there. */
 #ifndef OPGEN_VALUE_H
 #define OPGEN_VALUE_H
 

@@ -12,23 +12,30 @@
 #include "folder.h"
 #include "stamp.h"
 
-/* One update of a folder. Paths are relative to `dir`. */
-typedef struct update {
+/* A file whose text differs from what is there. */
+typedef struct change {
+    const char *path, *text;
+    size_t size;
+} change;
+
+/* Paths are relative to `dir`. */
+struct update {
     arena *memory;
-    const char *folder; /* for messages */
-    int dir;
-    const outputs *all;
-    digest *digests;        /* [all->files] */
+    const char *folder; /* where `dir` is; not `name` while a new one is made */
+    const char *name;   /* as asked for */
+    int dir, lock;
     const stamp *old, *work; /* of the last run, and of one that was killed */
-    struct stat stamped;    /* of the stamp; zero: none */
-    bool killed;            /* the last run left its list behind, maybe half of it */
-    bool doubtful;          /* a file looks changed after the stamp, and is not */
-    LIST(const output *) changed;
+    struct stat stamped;     /* of the stamp; zero: none */
+    bool killed;             /* the last run left its list behind, maybe half of it */
+    bool doubtful;           /* a file looks changed after the stamp, and is not */
+    dict *paths;             /* of all files added */
+    int count;
+    LIST(change) changed;
     LIST(const char *) dropped;
     buffer stamp, staging; /* the new stamp, and the lines of what is staged */
-} update;
+};
 
-/* ---- what is there ------------------------------------------------------------------------------- */
+/* ---- what is there -------------------------------------------------------------------------- */
 
 static bool
 is_before(const struct timespec *a, const struct timespec *b)
@@ -77,44 +84,56 @@ holds(int dir, const char *path, const char *content, size_t size)
         return false;
     }
     buffer there = {0};
-    bool same = folder_read(dir, path, &there) && there.size == size &&
-                !memcmp(there.data, content, size);
+    bool same =
+        folder_read(dir, path, &there) && there.size == size && !memcmp(there.data, content, size);
     buffer_finish(&there);
     return same;
 }
 
+/* Texts are kept only where they differ: of a large table that is little. */
 static void
-compare_output(update *u, int i)
+compare(update *u, const char *path, const char *content, size_t size)
 {
-    const output *o = &u->all->files.items[i];
-    const char *content = u->all->text.data + o->at;
+    digest d = {0};
     char hex[DIGEST_LENGTH + 1];
-    digest_add(&u->digests[i], content, o->size);
-    digest_print(&u->digests[i], hex);
-    stamp_print_entry(&u->stamp, &u->digests[i], o->size, o->path);
+    digest_add(&d, content, size);
+    digest_print(&d, hex);
+    stamp_print_entry(&u->stamp, hex, size, path);
 
-    const stamp_entry *e = u->killed ? NULL : stamp_find(u->old, o->path);
+    const stamp_entry *e = u->killed ? NULL : stamp_find(u->old, path);
     if (e && !strcmp(e->digest, hex) && is_untouched(u->dir, e, &u->stamped)) {
         return;
     }
-    if (holds(u->dir, o->path, content, o->size)) {
+    if (holds(u->dir, path, content, size)) {
         u->doubtful = true;
         return;
     }
-    *list_push(u->memory, &u->changed) = o;
-    stamp_print_entry(&u->staging, &u->digests[i], o->size, o->path);
+    *list_push(u->memory, &u->changed) = (change){path, arena_copy(u->memory, content, size), size};
+    stamp_print_entry(&u->staging, hex, size, path);
+}
+
+bool
+write_add(void *to, const char *path, const char *text, size_t size)
+{
+    update *u = to;
+    if (dict_add(u->paths, path, u->count++) >= 0) {
+        fprintf(stderr, "opgen: two templates or ops write %s\n", path);
+        return false;
+    }
+    compare(u, path, text, size);
+    return true;
 }
 
 /* A file of the stamp that is no output any more goes, if it is still what opgen wrote. */
 static void
-find_dropped(update *u, const stamp *s, const dict *outputs_by_path)
+find_dropped(update *u, const stamp *s)
 {
     for (int i = 0; i < s->entries.count; i++) {
         const stamp_entry *e = &s->entries.items[i];
         buffer there = {0};
         digest d = {0};
         char hex[DIGEST_LENGTH + 1];
-        if (dict_find(outputs_by_path, e->path) >= 0 || !folder_read(u->dir, e->path, &there)) {
+        if (dict_find(u->paths, e->path) >= 0 || !folder_read(u->dir, e->path, &there)) {
             continue;
         }
         digest_add(&d, there.data, there.size);
@@ -130,19 +149,7 @@ find_dropped(update *u, const stamp *s, const dict *outputs_by_path)
     }
 }
 
-static void
-compare(update *u)
-{
-    dict *by_path = dict_create(u->memory);
-    for (int i = 0; i < u->all->files.count; i++) {
-        compare_output(u, i);
-        dict_add(by_path, u->all->files.items[i].path, i);
-    }
-    find_dropped(u, u->old, by_path);
-    find_dropped(u, u->work, by_path);
-}
-
-/* ---- staging and renaming ------------------------------------------------------------------------ */
+/* ---- staging and renaming ------------------------------------------------------------------- */
 
 static const char *
 stage_of(update *u, const char *path)
@@ -168,7 +175,7 @@ complain(const update *u, const char *path, const char *doing)
 
 /* A folder in the place of a file would stop the renames half way: it is found before. */
 static bool
-stage(update *u, const output *o)
+stage(update *u, const change *o)
 {
     struct stat s;
     const char *path = stage_of(u, o->path);
@@ -179,7 +186,7 @@ stage(update *u, const output *o)
         errno = EISDIR;
         return complain(u, o->path, "cannot be written");
     }
-    if (!folder_write(u->dir, path, u->all->text.data + o->at, o->size)) {
+    if (!folder_write(u->dir, path, o->text, o->size)) {
         return complain(u, o->path, "cannot be written");
     }
     return true;
@@ -192,7 +199,7 @@ stage_all(update *u)
         return complain(u, STAMP_WORK, "cannot be written");
     }
     for (int i = 0; i < u->changed.count; i++) {
-        if (!stage(u, u->changed.items[i])) {
+        if (!stage(u, &u->changed.items[i])) {
             return false;
         }
     }
@@ -206,8 +213,8 @@ static void
 unstage_all(update *u)
 {
     for (int i = 0; i < u->changed.count; i++) {
-        unlinkat(u->dir, stage_of(u, u->changed.items[i]->path), 0);
-        folder_drop_parents(u->dir, u->changed.items[i]->path);
+        unlinkat(u->dir, stage_of(u, u->changed.items[i].path), 0);
+        folder_drop_parents(u->dir, u->changed.items[i].path);
     }
     unlinkat(u->dir, STAMP_NAME ".new", 0);
     unlinkat(u->dir, STAMP_WORK, 0);
@@ -236,7 +243,7 @@ static bool
 publish(update *u)
 {
     for (int i = 0; i < u->changed.count; i++) {
-        const char *path = u->changed.items[i]->path;
+        const char *path = u->changed.items[i].path;
         if (renameat(u->dir, stage_of(u, path), u->dir, path) != 0) {
             return complain(u, path, "cannot be replaced");
         }
@@ -248,7 +255,7 @@ publish(update *u)
         folder_drop_parents(u->dir, u->dropped.items[i]);
     }
     if (u->changed.count > 0) {
-        wait_for_clock(u, u->changed.items[u->changed.count - 1]->path);
+        wait_for_clock(u, u->changed.items[u->changed.count - 1].path);
     }
     if (renameat(u->dir, STAMP_NAME ".new", u->dir, STAMP_NAME) != 0) {
         return complain(u, STAMP_NAME, "cannot be replaced");
@@ -257,23 +264,55 @@ publish(update *u)
     return true;
 }
 
-/* ---- a whole folder ------------------------------------------------------------------------------ */
+/* ---- an update ------------------------------------------------------------------------------ */
 
+/* A folder that is not there is written under another name and renamed once. */
 static bool
-update_folder(update *u, const digest *input)
+open_folder(update *u)
+{
+    u->dir = open(u->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (u->dir < 0 && errno == ENOENT) {
+        u->folder = arena_print(u->memory, "%s.opgen-new", u->name);
+        folder_remove(u->folder);
+        u->dir = folder_create(u->folder);
+    }
+    return u->dir >= 0 || file_complain(u->name, "cannot be opened");
+}
+
+update *
+write_begin(arena *a, const char *folder, const digest *input)
 {
     struct stat working;
-    u->digests = arena_alloc(u->memory, (size_t)(u->all->files.count + 1) * sizeof *u->digests);
-    u->old = stamp_read(u->memory, arena_print(u->memory, "%s/%s", u->folder, STAMP_NAME));
-    u->work = stamp_read(u->memory, arena_print(u->memory, "%s/%s", u->folder, STAMP_WORK));
+    update *u = arena_alloc(a, sizeof *u);
+    size_t size = strlen(folder);
+    while (size > 1 && folder[size - 1] == '/') {
+        size--;
+    }
+    u->memory = a;
+    u->name = u->folder = arena_copy(a, folder, size);
+    u->lock = folder_lock(a, u->name);
+    if (!open_folder(u)) {
+        write_end(u, false);
+        return NULL;
+    }
+    u->paths = dict_create(a);
+    u->old = stamp_read(a, arena_print(a, "%s/%s", u->folder, STAMP_NAME));
+    u->work = stamp_read(a, arena_print(a, "%s/%s", u->folder, STAMP_WORK));
+    u->killed = fstatat(u->dir, STAMP_WORK, &working, 0) == 0;
     if (fstatat(u->dir, STAMP_NAME, &u->stamped, 0) != 0) {
         memset(&u->stamped, 0, sizeof u->stamped);
     }
-    u->killed = fstatat(u->dir, STAMP_WORK, &working, 0) == 0;
-    remove_stages(u, u->work);
     stamp_print_head(&u->stamp, input);
     stamp_print_head(&u->staging, input);
-    compare(u);
+    return u;
+}
+
+static bool
+update_folder(update *u)
+{
+    remove_stages(u, u->work);
+    find_dropped(u, u->old);
+    find_dropped(u, u->work);
     if (!u->changed.count && !u->dropped.count && !u->doubtful && !u->killed &&
         holds(u->dir, STAMP_NAME, u->stamp.data, u->stamp.size)) {
         return true;
@@ -285,48 +324,24 @@ update_folder(update *u, const digest *input)
     return publish(u);
 }
 
-/* A folder that is not there is written under another name and renamed once. */
-static bool
-create_folder(update *u, const digest *input)
+bool
+write_end(update *u, bool good)
 {
-    const char *name = u->folder;
-    u->folder = arena_print(u->memory, "%s.opgen-new", name);
-    folder_remove(u->folder);
-    u->dir = folder_create(u->folder);
-    if (u->dir < 0) {
-        return file_complain(name, "cannot be made");
+    bool fresh = u->folder != u->name;
+    good = good && update_folder(u);
+    if (good && fresh && rename(u->folder, u->name) != 0) {
+        good = file_complain(u->name, "cannot be made");
     }
-    bool good = update_folder(u, input);
-    if (good && rename(u->folder, name) != 0) {
-        good = file_complain(name, "cannot be made");
-    }
-    if (!good) {
+    if (!good && fresh) {
         folder_remove(u->folder);
     }
-    return good;
-}
-
-bool
-write_outputs(arena *a, const char *folder, const digest *input, const outputs *all)
-{
-    update u = {.memory = a, .folder = folder, .all = all, .dir = -1};
-    int lock = folder_lock(a, folder);
-    bool good;
-    u.dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (u.dir >= 0) {
-        good = update_folder(&u, input);
-    } else if (errno == ENOENT) {
-        good = create_folder(&u, input);
-    } else {
-        good = file_complain(folder, "cannot be opened");
+    if (u->dir >= 0) {
+        close(u->dir);
     }
-    if (u.dir >= 0) {
-        close(u.dir);
+    if (u->lock >= 0) {
+        close(u->lock);
     }
-    if (lock >= 0) {
-        close(lock);
-    }
-    buffer_finish(&u.stamp);
-    buffer_finish(&u.staging);
+    buffer_finish(&u->stamp);
+    buffer_finish(&u->staging);
     return good;
 }

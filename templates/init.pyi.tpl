@@ -8,12 +8,23 @@ from aicf_rt import Tensor as Tensor
 from aicf_rt import Unsupported as Unsupported
 from aicf_rt import run as run
 
+from ._typing import Names as _Names
+from ._typing import Strings as _Strings
 @{for op in table.ops}
 from . import @{op.name|name} as @{op.name|name}
 @{end}
 
 __table_hash__: str
-__ops__: frozenset[str]
-__all__: list[str]
+__ops__: _Names
+__all__ = [
+    "Call",
+    "CudaError",
+    "Tensor",
+    "Unsupported",
+    "run",
+@{for op in table.ops}
+    "@{op.name|name}",
+@{end}
+]
 
-def __dir__() -> list[str]: ...
+def __dir__() -> _Strings: ...

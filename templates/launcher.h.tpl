@@ -7,7 +7,7 @@
 #include <aicf/kernel.h>
 
 @{for e in op.enums}
-@{fill}typedef enum @{table.namespace|name}_@{op.name|name}_@{e.name|name} { @{for w in e.values sep ", "}@{table.namespace|upper}_@{op.name|upper}_@{e.name|upper}_@{w.name|upper}@{end} } @{table.namespace|name}_@{op.name|name}_@{e.name|name};@{end}
+@{fill}typedef enum @{op.symbol|name}_@{e.name|name} { @{for w in e.values sep ", "}@{op.symbol|upper}_@{e.name|upper}_@{w.name|upper}@{end} } @{op.symbol|name}_@{e.name|name};@{end}
 
 @{end}
 AICF_BEGIN
@@ -20,7 +20,7 @@ AICF_BEGIN
 @{end}
 
 @{for v in k.variants}
-@{fill}AICF_LAUNCHER @{table.namespace|name}_@{k.backend_name|name}_@{op.name|name}_@{k.id|name}@{if v.suffix}_@{v.suffix|name}@{end}(
+@{fill}AICF_LAUNCHER @{v.launcher|name}(
 @{for p in v.tensors}@{if p.is_list}aicf_list @{p.name|name}@{else}@{if p.is_view}const aicf_view *@{p.name|name}@{else}@{if p.is_in}const @{end}@{p.ctype|name} *@{p.name|name}@{end}@{end}, @{end}
 @{for d in op.launch_dims}int64_t @{d.name|name}, @{end}
 @{for a in op.attrs}@{a.c_argument|c}@{a.name|name}@{if a.is_ints}[@{a.size|number}]@{end}, @{end}
@@ -28,14 +28,14 @@ AICF_BEGIN
 @{end}
 
 @{end}
-extern AICF_LOCAL const aicf_op @{table.namespace|name}_@{op.name|name}_op;
+extern AICF_LOCAL const aicf_op @{op.symbol|name}_op;
 
 AICF_END
 
 /* The tensors of a call, by parameter. */
-@{fill}enum { @{for p in op.params sep ", "}@{table.namespace|upper}_@{op.name|upper}_@{p.name|upper}@{end} };@{end}
+@{fill}enum { @{for p in op.params sep ", "}@{op.symbol|upper}_@{p.name|upper}@{end} };@{end}
 
-typedef struct @{table.namespace|name}_@{op.name|name}_call {
+typedef struct @{op.symbol|name}_call {
     aicf_call _head;
 @{for a in op.attrs}
     @{a.c_member|c} @{a.name|name}@{if a.is_ints}[@{a.size|number}]@{end};
@@ -43,6 +43,6 @@ typedef struct @{table.namespace|name}_@{op.name|name}_call {
 @{for d in op.dims}
     int64_t @{d.name|name};
 @{end}
-} @{table.namespace|name}_@{op.name|name}_call;
+} @{op.symbol|name}_call;
 
 #endif

@@ -35,19 +35,6 @@ def toolkit() -> str:
     return next((x.strip() for x in said.stdout.splitlines() if "release" in x), "no release")
 
 
-def device_code(path: str) -> str:
-    """The archs that a module has code for."""
-    if not shutil.which("cuobjdump"):
-        return "no cuobjdump to ask"
-    archs = set()
-    for kind in ("--list-elf", "--list-ptx"):
-        said = subprocess.run(["cuobjdump", kind, path], capture_output=True, text=True, check=False)
-        words = said.stdout.replace(".", " ").split()
-        prefix = "sm_" if kind == "--list-elf" else "ptx of sm_"
-        archs |= {prefix + x.removeprefix("sm_") for x in words if x.startswith("sm_")}
-    return ", ".join(sorted(archs)) or "none"
-
-
 def frameworks() -> str:
     """What is installed that tensors may come from; none is imported."""
     found = []
@@ -60,9 +47,11 @@ def frameworks() -> str:
 
 
 def kernels_of(module: object) -> str:
-    """Each kernel of an op with the dtypes it was built for."""
-    built = getattr(module, "capability").get("built", {})
-    return "; ".join(f"{k}: {' '.join(v) if v else 'not built'}" for k, v in built.items())
+    """Each kernel of an op with the dtypes it was built for, and the device code in the module."""
+    capability = getattr(module, "capability")
+    built = capability.get("built", {})
+    kernels = [f"{k}: {' '.join(v) if v else 'not built'}" for k, v in built.items()]
+    return "; ".join([*kernels, f"code for {capability.get('code', 'the CPU alone')}"])
 
 
 def main() -> None:
@@ -73,16 +62,13 @@ def main() -> None:
     print(f"frameworks {frameworks()}")
     print(f"toolkit    {toolkit()}")
     print(f"driver     {first_line('nvidia-smi', '--query-gpu=driver_version,name', '--format=csv,noheader')}")
-    code = ""
     for name in sorted(__ops__):
         try:
             module = importlib.import_module(f"{__package__}.{name}")
         except ImportError as error:
             print(f"  {name}: {error}")
             continue
-        code = code or device_code(str(module.__file__))
         print(f"  {name}: {kernels_of(module)}")
-    print(f"code       {code or 'none'}")
 
 
 if __name__ == "__main__":

@@ -12,15 +12,15 @@
 @{for k in op.kernels}
 @{for v in k.variants}
 static aicf_status
-launch_@{k.backend_name|name}__@{k.id|name}@{if v.suffix}_@{v.suffix|name}@{end}(const aicf_call *head)
+@{v.launch|name}(const aicf_call *head)
 {
 @{if op.launch_call}
-    const @{table.namespace|name}_@{op.name|name}_call *call = (const void *)head;
+    const @{op.symbol|name}_call *call = (const void *)head;
 @{end}
 @{if op.launch_views}
     const aicf_view *v = aicf_call_views(head);
 @{end}
-    @{fill}return @{table.namespace|name}_@{k.backend_name|name}_@{op.name|name}_@{k.id|name}@{if v.suffix}_@{v.suffix|name}@{end}(
+    @{fill}return @{v.launcher|name}(
 @{for p in v.tensors}@{if p.is_list}aicf_call_list(head, @{p.index|number})@{else}@{if p.is_view}@{if p.optional}@{p.view|c}.data ? @{end}&@{p.view|c}@{if p.optional} : NULL@{end}@{else}@{p.view|c}.data@{end}@{end}, @{end}
 @{for d in op.launch_dims}call->@{d.name|name}, @{end}
 @{for a in op.attrs}@{if a.by_address}&@{end}call->@{a.name|name}, @{end}
@@ -34,7 +34,7 @@ static bool
 @{f.name|name}(const aicf_scope *scope, int64_t *value)
 {
 @{if f.uses_call}
-    const @{table.namespace|name}_@{op.name|name}_call *call = (const void *)scope->call;
+    const @{op.symbol|name}_call *call = (const void *)scope->call;
 @{end}
 @{if f.uses_bad}
     bool bad[1] = {false};
@@ -52,7 +52,7 @@ static bool
 @{f.name|name}(const aicf_scope *scope)
 {
 @{if f.uses_call}
-    const @{table.namespace|name}_@{op.name|name}_call *call = (const void *)scope->call;
+    const @{op.symbol|name}_call *call = (const void *)scope->call;
 @{end}
 @{if f.uses_bad}
     bool bad[1] = {false};
@@ -71,17 +71,8 @@ static bool
 static int
 guard_@{k.backend_name|name}__@{k.id|name}(const aicf_scope *scope)
 {
-@{if k.guards_use_call}
-    const @{table.namespace|name}_@{op.name|name}_call *call = (const void *)scope->call;
-@{end}
-@{if k.guards_use_bad}
-    bool bad[1] = {false};
-@{end}
-@{if k.guards_unused}
-    (void)scope;
-@{end}
 @{for g in k.guards}
-    @{fill}if (!(@{g.c|c})@{if g.uses_bad} || bad[0]@{end}) {@{end}
+    if (!guard_@{k.backend_name|name}__@{k.id|name}_@{g.index|number}(scope)) {
         return @{g.index|number};
     }
 @{end}
@@ -167,7 +158,7 @@ static const aicf_attr attrs[] = {
         .required = true,
 @{end}
         .of = @{a.of|number},
-        .offset = offsetof(@{table.namespace|name}_@{op.name|name}_call, @{a.name|name}),
+        .offset = offsetof(@{op.symbol|name}_call, @{a.name|name}),
 @{if a.has_min}
         .bounded_below = true,
         .least.@{a.union|name} = @{a.least|c},
@@ -188,7 +179,7 @@ static const aicf_attr attrs[] = {
 static void
 defaults(aicf_call *head)
 {
-    @{table.namespace|name}_@{op.name|name}_call *call = (void *)head;
+    @{op.symbol|name}_call *call = (void *)head;
 @{for a in op.defaults}
 @{for s in a.assigns}
     call->@{s.target|c} = @{s.value|c};
@@ -231,7 +222,7 @@ static const aicf_kernel kernels[] = {
             (const aicf_entry[]){
 @{for v in k.entries}
 @{if v.taken}
-                @{fill}{launch_@{k.backend_name|name}__@{k.id|name}@{if v.suffix}_@{v.suffix|name}@{end}, (void (*)(void))@{table.namespace|name}_@{k.backend_name|name}_@{op.name|name}_@{k.id|name}@{if v.suffix}_@{v.suffix|name}@{end}},@{end}
+                @{fill}{@{v.launch|name}, (void (*)(void))@{v.launcher|name}},@{end}
 @{else}
                 {NULL, NULL},
 @{end}
@@ -270,16 +261,16 @@ static const aicf_op_backend backends[] = {
 
 static const char row[] = @{op.json|c_string};
 
-const aicf_op @{table.namespace|name}_@{op.name|name}_op = {
+const aicf_op @{op.symbol|name}_op = {
     .size = sizeof(aicf_op),
     .version = AICF_CALL_VERSION,
     .name = "@{op.name|name}",
     .package = "@{table.package|name}",
     .row = row,
     .hash = "@{op.hash|name}",
-    .call_size = (sizeof(@{table.namespace|name}_@{op.name|name}_call) + 15) / 16 * 16,
+    .call_size = (sizeof(@{op.symbol|name}_call) + 15) / 16 * 16,
 @{if op.dims}
-    .dims_offset = offsetof(@{table.namespace|name}_@{op.name|name}_call, @{op.first_dim|name}),
+    .dims_offset = offsetof(@{op.symbol|name}_call, @{op.first_dim|name}),
 @{end}
     .inputs = @{op.input_count|number},
     .outs = @{op.out_count|number},
@@ -317,4 +308,5 @@ const aicf_op @{table.namespace|name}_@{op.name|name}_op = {
 @{end}
     .infer = aicf_op_infer,
     .prepare = aicf_op_prepare,
+    .code = aicf_op_code,
 };

@@ -7,7 +7,7 @@
 ```python
 @{table.package|name}.@{op.name|name}.@{op.name|name}(@{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}*, @{for p in op.outs}@{p.name|name}=None, @{end}@{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}@{if op.free_types}dtype=None, @{end}stream=None, kernel=None)
 @{for v in op.variants}
-@{table.package|name}.@{op.name|name}.@{op.name|name}@{if v.suffix}_@{v.suffix|name}@{end}(@{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None) -> bool
+@{table.package|name}.@{op.name|name}.@{v.function|name}(@{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None) -> bool
 @{end}
 ```
 

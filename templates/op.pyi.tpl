@@ -5,11 +5,11 @@
 @{if op.has_sequences}
 from collections.abc import Sequence
 @{end}
-from typing import Any@{if op.several_outs}, Generic@{end}, Literal@{if op.several_outs}, NamedTuple@{end}, TypeAlias@{if op.alone}, overload@{end}
+from typing import @{if op.several_outs}Generic, @{end}Literal@{if op.several_outs}, NamedTuple@{end}, TypeAlias@{if op.alone}, overload@{end}
 
 from aicf_rt import Call
 
-from ._typing import Stream@{if op.tensors}, TensorLike@{end}@{if op.outs}, TensorT@{end}
+from ._typing import @{if op.free_types}Dtype, @{end}Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal[@{for k in op.kernels sep ", "}"@{k.id|name}"@{end}]
 @{if op.several_outs}
@@ -21,7 +21,8 @@ class _Result(NamedTuple, Generic[TensorT]):
 @{end}
 
 @{for v in op.variants}
-def @{op.name|name}@{if v.suffix}_@{v.suffix|name}@{end}(
+@{if v.first}
+def @{v.function|name}(
 @{for p in op.tensors}
     @{p.name|name}: @{if p.is_list}Sequence[TensorLike]@{else}TensorLike@{end}@{if p.optional} | None@{end}@{if p.tail} = None@{end},
 @{end}
@@ -32,6 +33,9 @@ def @{op.name|name}@{if v.suffix}_@{v.suffix|name}@{end}(
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> bool: ...
+@{else}
+@{v.function|name} = @{op.first_function|name}
+@{end}
 @{end}
 @{if op.alone}
 @{for o in op.optional_outs}
@@ -52,7 +56,7 @@ def @{op.name|name}(
     @{a.name|name}: @{a.python_type|python}@{if a.default} = @{a.default|python}@{end},
 @{end}
 @{for t in op.free_types}
-    dtype: object = None,
+    dtype: Dtype = None,
 @{end}
     stream: Stream = None,
     kernel: _Kernel | None = None,
@@ -72,7 +76,7 @@ def @{op.name|name}(
     @{a.name|name}: @{a.python_type|python}@{if a.default} = @{a.default|python}@{end},
 @{end}
 @{for t in op.free_types}
-    dtype: object = None,
+    dtype: Dtype = None,
 @{end}
     stream: Stream = None,
     kernel: _Kernel | None = None,
@@ -101,6 +105,6 @@ def explain(
 @{end}
     stream: Stream = None,
     kernel: _Kernel | None = None,
-) -> list[str]: ...
+) -> Strings: ...
 
-capability: dict[str, Any]
+capability: Row

@@ -5,7 +5,7 @@
 @{for op in table.ops sep ",\n"}
 "@{op.name|name}": {"hash": "@{op.hash|name}", "family": @{if op.family}"@{op.family|name}"@{else}null@{end},
 "row": @{op.json|json},
-"params": [@{for p in op.params sep ", "}{"name": "@{p.name|name}", "role": "@{p.role|name}", "dtype": @{p.dtype_text|json_string}, "shape": @{if p.is_scalar}null@{else}@{p.shape|json_string}@{end}, "optional": @{if p.optional}true@{else}false@{end}, "list": @{if p.is_list}"@{p.list_name|name}"@{else}null@{end}, "saved": @{if p.saved}true@{else}false@{end}}@{end}],
+"params": [@{for p in op.params sep ", "}{"name": "@{p.name|name}", "role": "@{p.role|name}", "dtype": @{p.dtype_text|json_string}, "shape": @{if p.is_scalar}null@{else}@{p.shape|json_string}@{end}, "optional": @{if p.optional}true@{else}false@{end}, "list": @{if p.is_list}"@{p.list_name|name}"@{else}null@{end}, "saved": @{if p.saved}true@{else}false@{end}, "items": [@{for i in p.items sep ", "}{"kind": "@{i.kind|name}"@{if i.dim_name}, "dim": "@{i.dim_name|name}"@{end}@{if i.axis_name}, "axis": "@{i.axis_name|name}"@{end}@{if i.keep_name}, "keep": "@{i.keep_name|name}"@{end}@{if i.is_value}, "python": @{i.python|json_string}@{end}@{if i.pack_names}, "packs": [@{for n in i.pack_names sep ", "}"@{n.name|name}"@{end}]@{end}}@{end}]@{if p.has_other}, "test": @{p.test_python|json_string}, "other": [@{for i in p.other sep ", "}{"kind": "@{i.kind|name}"@{if i.dim_name}, "dim": "@{i.dim_name|name}"@{end}@{if i.axis_name}, "axis": "@{i.axis_name|name}"@{end}@{if i.keep_name}, "keep": "@{i.keep_name|name}"@{end}@{if i.is_value}, "python": @{i.python|json_string}@{end}@{if i.pack_names}, "packs": [@{for n in i.pack_names sep ", "}"@{n.name|name}"@{end}]@{end}}@{end}]@{end}}@{end}],
 "dims": [@{for d in op.dims sep ", "}{"name": "@{d.name|name}", "pack": @{if d.is_pack}true@{else}false@{end}, "list": @{if d.is_list}true@{else}false@{end}, "varies": @{if d.varies}true@{else}false@{end}, "value": @{if d.is_let}@{d.python|json_string}@{else}null@{end}}@{end}],
 "wheres": [@{for w in op.wheres sep ", "}{"text": @{w.text|json_string}, "python": @{w.python|json_string}, "message": @{w.message|json_string}}@{end}],
 "variants": {@{for v in op.variants sep ", "}"@{v.suffix|name}": {@{for p in v.params sep ", "}"@{p.name|name}": "@{p.dtype|name}"@{end}}@{end}},
@@ -17,6 +17,8 @@
  "tolerance": {@{for t in k.tolerances sep ", "}"@{t.dtype|name}": [@{t.rtol|number}, @{t.atol|number}]@{end}}}
 @{end}
 ],
+"partial": @{if op.partial}true@{else}false@{end},
+"test": {"accept": [@{for w in op.accept sep ", "}@{w.text|json_string}@{end}], "reject": [@{for w in op.reject sep ", "}@{w.text|json_string}@{end}], "tolerance": {@{for t in op.tolerances sep ", "}"@{t.dtype|name}": [@{t.rtol|number}, @{t.atol|number}]@{end}}},
 "cost": {"flops": @{if op.flops}@{op.flops_python|json_string}@{else}null@{end}, "bytes": @{if op.bytes}@{op.bytes_python|json_string}@{else}null@{end}}}
 @{end}
 

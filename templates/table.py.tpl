@@ -4,18 +4,19 @@
 
 Of each op: its row as in the table with families spread (`row`), and what follows from it: dtypes by
 variant, layouts and placements by kernel, and expressions in Python over the names of the row and the
-functions of `aicf_rt.expressions`.
+functions of `aicf_rt.expressions`, which is `_e` there.
 """
 
-import functools
 import json
 from importlib import resources
 from typing import Any
 
+_loaded: dict[str, Any] = {}
 
-@functools.cache
+
 def load() -> dict[str, Any]:
     """Read at the first call; the same object every time, not to be changed."""
-    text = resources.files(__package__).joinpath("_table.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
-    return table
+    if not _loaded:
+        text = resources.files(__package__).joinpath("_table.json").read_text(encoding="utf-8")
+        _loaded.update(json.loads(text))
+    return _loaded

@@ -43,7 +43,14 @@ def build(folder: Path) -> Path:
     for pattern in ("expression*.c", "shape*.c"):
         sources += sorted((ROOT / "generator").glob(pattern))
     target = folder / "driver"
-    command = [os.environ.get("CC", "gcc"), *FLAGS, "-I", ROOT / "include", "-I", ROOT / "generator"]
+    command: list[str | Path] = [
+        os.environ.get("CC", "gcc"),
+        *FLAGS,
+        "-I",
+        ROOT / "include",
+        "-I",
+        ROOT / "generator",
+    ]
     said = subprocess.run(
         [*command, HERE / "expressions_driver.c", *sources, "-o", target],
         capture_output=True,

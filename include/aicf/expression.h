@@ -11,7 +11,7 @@
 
 #include <aicf/call.h>
 
-/* ---- integers -------------------------------------------------------------------------------- */
+/* ---- integers ------------------------------------------------------------------------------ */
 
 static inline int64_t
 aicf_int_add(bool *bad, int64_t a, int64_t b)
@@ -96,7 +96,7 @@ aicf_int_positive(bool *bad, int64_t a)
     return a <= 0 ? 1 : a;
 }
 
-/* ---- several integers ------------------------------------------------------------------------ */
+/* ---- several integers ---------------------------------------------------------------------- */
 
 /* As in Python, a negative index counts from the end. */
 static inline int64_t
@@ -155,7 +155,7 @@ aicf_ints_max(bool *bad, const int64_t *values, int64_t count)
     return r;
 }
 
-/* ---- floats ---------------------------------------------------------------------------------- */
+/* ---- floats -------------------------------------------------------------------------------- */
 
 /* An integer where a float is wanted: exact, or bad. */
 static inline double
@@ -193,7 +193,7 @@ aicf_real_max(double a, double b)
     return b > a ? b : a;
 }
 
-/* ---- the call -------------------------------------------------------------------------------- */
+/* ---- the call ------------------------------------------------------------------------------ */
 
 /* Dims of a pack; of one that nothing bound, 0. */
 static inline int64_t

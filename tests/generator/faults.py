@@ -338,6 +338,28 @@ ROWS = [
         ),
     ),
     case(
+        "symbol-collision",
+        MODE,
+        "»{name: a, attr: enum, values: [b_c], default: b_c}\n"
+        "      - ▸{name: a_b, attr: enum, values: [c], default: c}\n"
+        "      - {name: mode, attr: enum, values: [sum, mean], default: sum}",
+        "DEMO_NORM_A_B_C",
+    ),
+    case(
+        "symbol-collision",
+        "namespace: demo",
+        "namespace: aicf",
+        "AICF_DIM_PACK is the runtime's",
+        ("  - op: cast\n", "  - op: dim\n"),
+        (
+            'args: [{name: x, tensor: T, shape: "A.."}]\n'
+            '    outs: [{name: out, tensor: U, shape: "A..", order: x}]',
+            'args: [▸{name: pack, tensor: T, shape: "A.."}]\n'
+            '    outs: [{name: out, tensor: U, shape: "A.."}]',
+        ),
+        ('    grad: {x: "cast(g, dtype=T)"}\n', ""),
+    ),
+    case(
         "name-grammar",
         "  - op: mul",
         "  - op: ▸Mul",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 
 from generator.program import ROOT, Opgen
 
@@ -72,3 +76,19 @@ def compile_c(source: Path, generated: Path, *flags: str | Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
+
+
+def create_module(generated: Path, op: str, folder: Path, *include: Path) -> ModuleType:
+    """The generated module as Python creates it: docs and methods are there, nothing is run."""
+    module = generated / "modules" / f"{op}.c"
+    symbol = re.search(rf"\w+_{op}_op\b", module.read_text())
+    assert symbol
+    source = folder / f"{op}_stub.c"
+    source.write_text(f'#include "aicf_ops/{op}.h"\nconst aicf_op {symbol[0]} = {{0}};\n')
+    target = folder / f"{op}.abi3.so"
+    flags = [flag for path in include for flag in ("-I", path)]
+    compile_c(module, generated, source, *flags, "-shared", "-fPIC", "-o", target)
+    loader = importlib.machinery.ExtensionFileLoader(op, str(target))
+    spec = importlib.util.spec_from_loader(op, loader)
+    assert spec
+    return importlib.util.module_from_spec(spec)

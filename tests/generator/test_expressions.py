@@ -1,5 +1,7 @@
 """Expressions: the C and the Python of one tree agree, the text parses back, every mistake is told."""
 
+# ruff: noqa: E501 (tables of cases read best one a line)
+
 from __future__ import annotations
 
 import importlib.util
@@ -15,8 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import languages
 import pytest
+
+import languages
 
 EXPRESSIONS = languages.ROOT / "runtime" / "python" / "aicf_rt" / "expressions.py"
 
@@ -106,7 +109,14 @@ class Trees:
         names = ["N", "M", "A", "B", "C", "P", "k", "ax", "n", "len(A)", "len(C)", "len(ys)"]
         asked = ["len(window)", "len(axes)", "prod(A)", "prod(axes)", "prod(window)", "sum(axes)"]
         more = ["sum(V)", "min(window)", "max(axes)", "window[0]", "window[-1]", "axes[1]"]
-        tensors = ["numel(x)", "numel(z)", "numel(ys)", "sizeof(T)", "stride(y, 0)", "stride(x, -1)"]
+        tensors = [
+            "numel(x)",
+            "numel(z)",
+            "numel(ys)",
+            "sizeof(T)",
+            "stride(y, 0)",
+            "stride(x, -1)",
+        ]
         last = ["stride(z, 0)", "batches(x)", "batches(y)", "prod(broadcast(A, B, C))"]
         if self.random.random() < 0.35:
             return self.literal()
@@ -136,7 +146,9 @@ class Trees:
         return self.choice(a, self.boolean(depth - 1), b)
 
     def real_leaf(self) -> Text:
-        value = self.random.choice(["0.0", "0.5", "1.5", "1e300", "1e-300", "0.1", "3.0e0", "2.5E-3"])
+        value = self.random.choice(
+            ["0.0", "0.5", "1.5", "1e300", "1e-300", "0.1", "3.0e0", "2.5E-3"]
+        )
         return Text(self.random.choice([value, "alpha", "alpha"]))
 
     def number(self, depth: int) -> Text:
@@ -168,7 +180,14 @@ class Trees:
         if self.random.random() < 0.3:
             return Text(self.random.choice(words), 5)
         asked = ["present(z)", "present(x)", "present(ys)", "same_shape(x, y)", "same_shape(x, z)"]
-        more = ["aligned(16, x, y)", "aligned(k, x)", "aligned(4, ys, out)", "flag", "true", "false"]
+        more = [
+            "aligned(16, x, y)",
+            "aligned(k, x)",
+            "aligned(4, ys, out)",
+            "flag",
+            "true",
+            "false",
+        ]
         return Text(self.random.choice([*asked, *more]))
 
     def comparison(self, depth: int) -> Text:
@@ -178,7 +197,9 @@ class Trees:
             b = Text(f"{self.inside(b, 6)} + 1", 6, b.mixed)
         if self.random.random() < 0.2:
             c = self.number(depth)
-            middle = Text(f"{self.inside(b, 6)} * 2" if b.binding > 6 else f"({b.text}) * 2", 7, b.mixed)
+            middle = Text(
+                f"{self.inside(b, 6)} * 2" if b.binding > 6 else f"({b.text}) * 2", 7, b.mixed
+            )
             first = self.join(a, sign, middle, 5)
             return Text(f"{first.text} <= {self.inside(c, 6)} - 1", 5, first.mixed or c.mixed)
         return self.join(a, sign, b, 5)
@@ -254,7 +275,9 @@ def outcome(compute: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return f"b{int(value)}"
-    return f"r{struct.pack('>d', value + 0.0).hex()}" if isinstance(value, float) else f"i{int(value)}"
+    return (
+        f"r{struct.pack('>d', value + 0.0).hex()}" if isinstance(value, float) else f"i{int(value)}"
+    )
 
 
 # ---- the C side ---------------------------------------------------------------------------------------
@@ -502,7 +525,7 @@ def run_c(
     )  # fmt: skip
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda item: compile_c(folder, *item), sources.items()))
-    link = [os.environ.get("CC", "gcc"), *objects, "-o", folder / "all", "-lm"]
+    link: list[str | Path] = [os.environ.get("CC", "gcc"), *objects, "-o", folder / "all", "-lm"]
     subprocess.run(link, check=True)
     said = subprocess.run([folder / "all"], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr[-3000:]
@@ -554,11 +577,24 @@ def negated(a: Any) -> Any:
     return operation("__sub__")(Integer(0), a)
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "lt", "le", "gt", "ge", "eq", "ne"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "mod",
+    "truediv",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+):
     for _type in (Integer, Real):
         setattr(_type, f"__{_name}__", operation(f"__{_name}__"))
 for _type in (Integer, Real):
-    _type.__neg__ = negated  # type: ignore[attr-defined]
+    setattr(_type, "__neg__", negated)  # noqa: B010
 
 
 def extremum(choose: Any) -> Any:
@@ -613,7 +649,9 @@ def as_python(text: str) -> str:
     text = re.sub(r"\b(\w+)\(", lambda m: (CALLS.get(m[1], f"{m[1]}_") if m[1] not in KEEP else m[1]) + "(", text)  # fmt: skip
     text = re.sub(
         r"(?<![\w.])(\d+\.?\d*[eE][+-]?\d+|\d+\.\d+|0x[0-9a-f]+|\d+)(?![\w.])",
-        lambda m: f"Real({m[1]})" if re.search(r"[.eE]", m[1]) and "x" not in m[1] else f"Integer({m[1]})",
+        lambda m: (
+            f"Real({m[1]})" if re.search(r"[.eE]", m[1]) and "x" not in m[1] else f"Integer({m[1]})"
+        ),
         text,
     )
     return re.sub(r"\btrue\b", "True", re.sub(r"\bfalse\b", "False", text))
@@ -640,7 +678,9 @@ def test_c_and_python_agree(driver: Path, runtime: ModuleType, tmp_path: Path) -
     kinds, trees = random_trees()
     asked = [["expr", kind, "all", tree.text] for kind, tree in zip(kinds, trees, strict=True)]
     answers = languages.ask(driver, [*ROW, *asked])
-    dims = [line.split()[1].strip(".") for line in answers[len(ROW) - 1].lines if line.startswith("dim")]
+    dims = [
+        line.split()[1].strip(".") for line in answers[len(ROW) - 1].lines if line.startswith("dim")
+    ]
     answers = answers[len(ROW) :]
     # The driver refuses what compares a thing with itself; such trees are few, and stand for nothing.
     kept = [i for i, answer in enumerate(answers) if answer.ids != ["expression-constant"]]
@@ -665,7 +705,9 @@ def test_c_and_python_agree(driver: Path, runtime: ModuleType, tmp_path: Path) -
             if not trees[i].mixed:
                 from_text = outcome(lambda i=i, s=own: eval(read[i], s))
                 assert from_text == from_c, f"{trees[i].text}\n{answers[i]}\n{names}"
-    assert 0.3 < values / (len(kept) * len(worlds)) < 0.9, "the trees must give values, and none, often"
+    assert 0.3 < values / (len(kept) * len(worlds)) < 0.9, (
+        "the trees must give values, and none, often"
+    )
 
 
 FAULTS = [
@@ -766,7 +808,11 @@ def test_faults(driver: Path) -> None:
         column, found, said = answer.faults[0]
         start = len(f"expr\t{kind}\tall\t") + 1
         # Where a tree gets too heavy is known to the operator, not further.
-        close = abs(column - start - at) < 200 if identifier == "expression-size" else column == start + at
+        close = (
+            abs(column - start - at) < 200
+            if identifier == "expression-size"
+            else column == start + at
+        )
         assert close, (text, column - start, answer)
         assert found == identifier, (text, answer)
         assert message in said, (text, answer)

@@ -1,5 +1,7 @@
 """Gradients: what is read, what is saved, and every gradient that cannot be."""
 
+# ruff: noqa: E501 (tables of cases read best one a line)
+
 from __future__ import annotations
 
 import os
@@ -7,8 +9,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import languages
 import pytest
+
+import languages
 
 # Rows that gradients call. Kernels do not matter here: one takes everything.
 LIBRARY = """\
@@ -207,7 +210,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = sorted((languages.ROOT / "generator").glob("*.c"))
     sources = [s for s in sources if s.name != "main.c"]
     target = tmp_path_factory.mktemp("grads") / "driver"
-    includes = ["-I", languages.ROOT / "include", "-I", languages.ROOT / "generator"]
+    includes: list[str | Path] = [
+        "-I",
+        languages.ROOT / "include",
+        "-I",
+        languages.ROOT / "generator",
+    ]
     said = subprocess.run(
         [os.environ.get("CC", "gcc"), *languages.FLAGS, *includes, languages.HERE / "grads_driver.c",
          *sources, "-o", target, "-lyaml", "-lm"],

@@ -1,11 +1,14 @@
 """The shape language: what it says, in which order its dims come, and every shape that cannot be."""
 
+# ruff: noqa: E501 (tables of cases read best one a line)
+
 from __future__ import annotations
 
 from pathlib import Path
 
-import languages
 import pytest
+
+import languages
 
 NAMES = [
     "type\tT\tf32 f16",
@@ -93,7 +96,9 @@ def test_good_shapes(driver: Path) -> None:
 @pytest.mark.promise("TABLE-shapes")
 def test_normal_text_parses_back(driver: Path) -> None:
     """The text that a shape is written back as means the same shape."""
-    for row, answers in zip((r for r, *_ in GOOD), rows(driver, [r for r, *_ in GOOD]), strict=True):
+    for row, answers in zip(
+        (r for r, *_ in GOOD), rows(driver, [r for r, *_ in GOOD]), strict=True
+    ):
         shapes = iter(line[6:] for line in answers[-1].lines if line.startswith("shape "))
         again = [line if line[0] == "let" else [*line[:4], next(shapes)] for line in row]
         assert rows(driver, [again])[0][-1] == answers[-1], again

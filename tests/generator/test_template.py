@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import importlib.machinery
-import importlib.util
 import inspect
 import json
 import re
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from generator.program import Fault, Opgen, parse_faults
-from generator.tables import compile_c, generate, row, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from generator.program import ROOT, Fault, Opgen, parse_faults
+from generator.tables import compile_c, create_module, generate, row, table
+
 # Every kind of text that once broke a generator: ends of comments and strings, formats, trigraphs,
-# line splices, Make's and Markdown's own characters, marks that turn the text around, other scripts.
+# line splices, Make's and Markdown's own characters, marks that turn text around, other scripts.
 NASTY = [
     "ends */ a comment /* and opens one",
     'says "quoted" and \\ and \\n',
@@ -58,7 +56,7 @@ def rendered(opgen: Opgen, folder: Path, text: str, *rows: str) -> str:
 
 def encoded(opgen: Opgen, folder: Path, encoder: str, texts: list[str]) -> list[str]:
     """The texts as docs of rows, each through an encoder."""
-    template = f"@{{for o in table.ops sep \"\\n\\x01\\n\"}}@{{o.doc|{encoder}}}@{{end}}"
+    template = f'@{{for o in table.ops sep "\\n\\x01\\n"}}@{{o.doc|{encoder}}}@{{end}}'
     rows = [row(f"op{i}", text) for i, text in enumerate(texts)]
     parts = rendered(opgen, folder, template.replace("\\x01", "====="), *rows)
     return parts.split("\n=====\n")
@@ -81,10 +79,13 @@ def encoded(opgen: Opgen, folder: Path, encoder: str, texts: list[str]) -> list[
         ("@{# gone}\nkept\n  @{# also } gone}\n", "kept\n   gone}\n"),
         ("a @{# inside} b\n", "a  b\n"),
         ("  @{for o in table.ops}\n    @{if o.outs}\n x\n  @{end}\n@{end}\n", " x\n x\n"),
-        ("@{for o in table.ops}@{for v in o.variants}@{o.index|number}@{v.suffix|name} @{end}@{end}",
-         "0f32 0f16 1f32 1f16 "),
+        (
+            "@{for o in table.ops}@{for v in o.variants}"
+            "@{o.index|number}@{v.suffix|name} @{end}@{end}",
+            "0f32 0f16 1f32 1f16 ",
+        ),
         ("@{quote py_string}a@{table.package|text}\nb@{end}\n", '"ademo\\nb"\n'),
-        ("@{fill}short(a,\n    b);@{end}\n", "short(a, b);\n"),
+        ("@{fill}short(a,\n    b);@{end}\n", "short(a,b);\n"),
     ],
 )  # fmt: skip
 def test_tags(opgen: Opgen, tmp_path: Path, template: str, said: str) -> None:
@@ -150,9 +151,7 @@ def test_faults(
         ("@{once x", "a path and `}` expected"),
     ],
 )
-def test_faults_of_the_first_line(
-    opgen: Opgen, tmp_path: Path, first: str, message: str
-) -> None:
+def test_faults_of_the_first_line(opgen: Opgen, tmp_path: Path, first: str, message: str) -> None:
     said = run_faulty(opgen, tmp_path, first + "\n")
     assert [f.line for f in said] == [1]
     assert message in said[0].message
@@ -186,7 +185,7 @@ def test_two_templates_of_one_path(opgen: Opgen, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-# ---- encoders ------------------------------------------------------------------------------------
+# ---- encoders ----------------------------------------------------------------------------------
 
 
 def c_value(folder: Path, literals: list[str]) -> list[str]:
@@ -213,11 +212,12 @@ def test_c_strings(opgen: Opgen, tmp_path: Path) -> None:
 def test_c_comments(opgen: Opgen, tmp_path: Path) -> None:
     comments = encoded(opgen, tmp_path, "c_comment", NASTY)
     for comment in comments:
-        assert comment.startswith("/* ") and comment.endswith(" */")
-        assert comment.count("*/") == 1 and comment.count("/*") == 1
+        assert re.fullmatch(r"/\* .* \*/", comment, re.DOTALL)
+        assert (comment.count("*/"), comment.count("/*")) == (1, 1)
     source = tmp_path / "comments.c"
     source.write_text("\n".join(comments) + "\nint x;\n", encoding="utf-8")
-    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wbidi-chars=any", "-fsyntax-only"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wbidi-chars=any", "-fsyntax-only"]
+    command = ["gcc", *flags]
     said = subprocess.run([*command, source], capture_output=True, text=True)
     assert said.returncode == 0, said.stderr
 
@@ -271,26 +271,15 @@ def test_markdown(opgen: Opgen, tmp_path: Path) -> None:
 def test_markdown_code(opgen: Opgen, tmp_path: Path) -> None:
     for said in encoded(opgen, tmp_path, "md_code", NASTY):
         fence = re.match("`+", said)
-        assert fence and said.endswith(fence[0])
+        assert fence
+        assert said.endswith(fence[0])
         inside = said[len(fence[0]) : -len(fence[0])]
-        assert fence[0] not in inside and "\n" not in inside
+        assert fence[0] not in inside
+        assert "\n" not in inside
         assert not re.search(r"(?<!\\)\|", inside)
 
 
-# ---- free text all the way into a module ----------------------------------------------------------
-
-
-def create_module(generated: Path, op: str, folder: Path) -> ModuleType:
-    """The generated module as Python creates it: docs and methods are there, nothing is run."""
-    source = folder / "stub.c"
-    source.write_text(f'#include "aicf_ops/{op}.h"\nconst aicf_op demo_{op}_op = {{0}};\n')
-    target = folder / f"{op}.abi3.so"
-    module = generated / "modules" / f"{op}.c"
-    compile_c(module, generated, source, "-shared", "-fPIC", "-o", target)
-    loader = importlib.machinery.ExtensionFileLoader(op, str(target))
-    spec = importlib.util.spec_from_loader(op, loader)
-    assert spec
-    return importlib.util.module_from_spec(spec)
+# ---- free text all the way into a module -------------------------------------------------------
 
 
 @pytest.mark.promise("G10")
@@ -329,7 +318,8 @@ def test_any_text_survives(
         "-----\n@{o.doc|docstring}\n-----\n@{o.doc|json_string}\n-----\n@{o.doc|c_comment}@{end}"
     )
     rows = [row(f"op{i}", doc) for i, doc in enumerate(docs)]
-    parts = [p.split("\n-----\n") for p in rendered(opgen, folder, template, *rows).split("\n=====\n")]
+    said = rendered(opgen, folder, template, *rows)
+    parts = [part.split("\n-----\n") for part in said.split("\n=====\n")]
     if any(len(part) != 5 for part in parts):  # the text holds a separator
         return
     assert c_value(folder, [part[0] for part in parts]) == docs
@@ -337,3 +327,50 @@ def test_any_text_survives(
     assert [ast.literal_eval(part[2]) for part in parts] == docs
     assert [json.loads(part[3]) for part in parts] == docs
     assert all(part[4].count("*/") == 1 for part in parts)
+
+
+# ---- the list of names ---------------------------------------------------------------------------
+
+MARKS = {
+    "NAME": "", "NUMBER": "#", "TEXT": '"', "CODE": ":c", "PYTHON": ":py", "JSON": ":json",
+    "FLAG": "?",
+}  # fmt: skip
+
+
+def names_in_c() -> dict[str, list[str]]:
+    """The fields of every thing, as the scope files list them."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "generator").glob("scope*.c")):
+        text = path.read_text()
+        tables = dict(re.findall(r"static const field (\w+)\[\] = \{\n(.*?)\n\};", text, re.DOTALL))
+        for thing, fields in re.findall(r'const thing thing_(\w+) = \{"[^"]+", (\w+)\};', text):
+            pattern = r'\b([A-Z]+)\("(\w+)",\s*\w+(?:,\s*thing_(\w+))?\)'
+            found[thing] = [
+                name + (f"[{of}]" if kind == "EACH" else MARKS[kind])
+                for kind, name, of in re.findall(pattern, tables[fields])
+            ]
+    return found
+
+
+def test_readme_lists_every_name() -> None:
+    text = (ROOT / "templates" / "README.md").read_text()
+    listed = text.split("A test compares this list with the C.\n\n")[1].split("\n\n")[0]
+    found: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        if line[4] != " ":
+            thing, line = line.split(maxsplit=1)
+            found[thing] = []
+        found[thing] += line.split()
+    assert found == names_in_c()
+
+
+def test_readme_lists_every_encoder() -> None:
+    source = (ROOT / "generator" / "encode.c").read_text().split("const encoder encoders[]")[1]
+    encoders = re.findall(r'\{"(\w+)", encode_', source)
+    text = (
+        (ROOT / "templates" / "README.md").read_text().split("## Encoders")[1].split("## Names")[0]
+    )
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(
+        encoders
+    )

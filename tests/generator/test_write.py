@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from generator.program import Opgen
 from generator.tables import TEMPLATES, files, generate, row, table
 
@@ -22,7 +23,15 @@ State = dict[str, bytes]
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that kills opgen, or fails it, at the n-th call that changes files."""
     target = tmp_path_factory.mktemp("faulty") / "faulty.so"
-    command = ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", HERE / "faulty.c"]
+    command: list[str | Path] = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        HERE / "faulty.c",
+    ]
     subprocess.run([*command, "-o", target, "-ldl"], check=True)
     return target
 
@@ -55,7 +64,7 @@ def expected(opgen: Opgen, source: Path, folder: Path) -> State:
     return files(folder)
 
 
-# ---- what is written -----------------------------------------------------------------------------
+# ---- what is written ---------------------------------------------------------------------------
 
 
 def test_second_run_writes_nothing(opgen: Opgen, tmp_path: Path) -> None:
@@ -122,7 +131,8 @@ def test_an_edited_file_of_a_dropped_op_is_kept_and_named(opgen: Opgen, tmp_path
     (out / "modules/abs.c").write_text("mine\n")
     said = run(opgen, table(tmp_path, row("relu")), out)
     assert said.returncode == 0
-    assert said.stderr == f"opgen: {out}/modules/abs.c: kept, though its op is gone: it was edited\n"
+    kept = "kept, though its op is gone: it was edited"
+    assert said.stderr == f"opgen: {out}/modules/abs.c: {kept}\n"
     assert (out / "modules/abs.c").read_text() == "mine\n"
 
 
@@ -174,7 +184,8 @@ def test_a_lost_stamp_is_made_again(opgen: Opgen, tmp_path: Path, harm: str) -> 
     if harm == "missing":
         (out / ".opgen").unlink()
     else:
-        (out / ".opgen").write_bytes(b"\x00\xff\n" * 40 if harm == "garbage" else b"opgen stamp 9 x\n")
+        other = b"\x00\xff\n" * 40 if harm == "garbage" else b"opgen stamp 9 x\n"
+        (out / ".opgen").write_bytes(other)
     before = {name: t for name, t in times(out).items() if name != ".opgen"}
     generate(opgen, source, out)
     assert files(out) == right
@@ -199,7 +210,7 @@ def test_an_empty_folder_and_a_linked_one(opgen: Opgen, tmp_path: Path) -> None:
     assert files(tmp_path / "empty") == expected(opgen, source, tmp_path / "other")
 
 
-# ---- the same everywhere ---------------------------------------------------------------------------
+# ---- the same everywhere -----------------------------------------------------------------------
 
 
 @pytest.mark.promise("G11")
@@ -232,7 +243,7 @@ def test_output_depends_on_the_input_alone(opgen: Opgen, tmp_path: Path) -> None
         assert (there / "out/ops.mk").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-# ---- killed, and failing -----------------------------------------------------------------------------
+# ---- killed, and failing -----------------------------------------------------------------------
 
 
 def strike(
@@ -270,7 +281,8 @@ def test_killed_at_any_instant(opgen: Opgen, faulty: Path, tmp_path: Path) -> No
         generate(opgen, after, out)
         assert files(out) == right, at
         assert leftovers(out) == [], at
-    assert at > 60 and mixed > 10
+    assert at > 60
+    assert mixed > 10
     assert files(out) == new
 
 
@@ -319,8 +331,9 @@ def test_a_failure_changes_nothing(
             break
         failed += 1
         assert said.returncode == 1
-        assert len(said.stderr.splitlines()) == 1 and os.strerror(error) in said.stderr
-        assert files(out) == old and times(out) == before, said.stderr
+        assert len(said.stderr.splitlines()) == 1
+        assert os.strerror(error) in said.stderr
+        assert (files(out), times(out)) == (old, before), said.stderr
         assert leftovers(out) == []
     assert failed >= (1 if call == "mkdirat" else 10)
 
