@@ -16,8 +16,9 @@ cudart_sh := sh $(RUNTIME)/cuda/cudart.sh
 OBJCOPY ?= objcopy
 
 # ---- objects -----------------------------------------------------------------------------------
+# Its loops run over a few tensors or dims: vectors only add to the way in and out of them.
 COMPILE_RUNTIME = $(AICF_COMPILE) -fvisibility=default -fno-semantic-interposition -Wconversion \
-    $(if $(DEBUG),-O0 -g,-O3) -I$(AICF_INCLUDE) $(CFLAGS)
+    $(if $(DEBUG),-O0 -g,-O2 -fno-tree-vectorize) -I$(AICF_INCLUDE) $(CFLAGS)
 # The toolkit's headers are no business of our warnings.
 COMPILE_RUNTIME_CUDA = $(COMPILE_RUNTIME) -isystem "$$($(cudart_sh) include $(NVCC))"
 
@@ -42,7 +43,7 @@ $(runtime_cudart).a: $(RUNTIME)/cuda/calls.txt $(RUNTIME)/cuda/cudart.sh $(B)/fl
 	$(Q)$(MAKE_CUDART)
 
 # Our own calls go to the copy, past the trampolines that are there for modules.
-$(runtime_cuda:.o=.rt.o): %.rt.o: %.o $(runtime_cudart).a
+$(runtime_cuda:.o=.rt.o) $(runtime_shim:.o=.rt.o): %.rt.o: %.o $(runtime_cudart).a
 	$(Q)$(OBJCOPY) --redefine-syms=$(runtime_cudart).names $< $@
 
 # ---- libraries -----------------------------------------------------------------------------------
@@ -61,16 +62,19 @@ $(RUNTIME_LIBRARY): $(filter-out $(runtime_cudart).o,$(runtime_parts)) $(RUNTIME
 	$(call aicf_say,LINK,$@)
 	$(Q)$(link_runtime) -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
 
-# Calls of the list that SHIM has no code for fail as such.
+# SHIM stands where the copy does, behind the same trampolines. Calls of the list that it has no code
+# for fail as such.
 runtime_rest := $(B)/runtime/shim/rest
 $(runtime_rest).o: runtime/shim/rest.sh $(runtime_cudart).a $(runtime_shim)
 	$(Q)sh runtime/shim/rest.sh $(runtime_cudart).calls $(runtime_shim) >$(runtime_rest).c
-	$(Q)$(COMPILE_RUNTIME) -Iruntime/shim -c $(runtime_rest).c -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
+	$(Q)$(COMPILE_RUNTIME) -Iruntime/shim -c $(runtime_rest).c -o $(AICF_NEW) && \
+	    $(OBJCOPY) --redefine-syms=$(runtime_cudart).names $(AICF_NEW) && mv -f $(AICF_NEW) $@
 
-shim_parts := $(runtime_objects) $(runtime_cuda) $(runtime_shim) $(runtime_rest).o
+shim_parts := $(runtime_objects) $(runtime_cuda:.o=.rt.o) $(runtime_shim:.o=.rt.o) \
+    $(runtime_rest).o $(runtime_cudart).o
 link_shim = $(LINK_RUNTIME) $(shim_parts) $(runtime_libraries)
 $(eval $(call aicf_record,link-shim,link_shim))
-$(SHIM_LIBRARY): $(shim_parts) $(RUNTIME)/aicf.map $(B)/flags/link-shim
+$(SHIM_LIBRARY): $(filter-out $(runtime_cudart).o,$(shim_parts)) $(RUNTIME)/aicf.map $(B)/flags/link-shim
 	$(call aicf_say,LINK,$@)
 	$(Q)$(link_shim) -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
 

@@ -39,7 +39,7 @@ if sys.version_info < (3, 11):
     sys.exit("error: Python 3.11 or newer is needed, %s is %s: set PYTHON" % (sys.argv[1], sys.version.split()[0]))
 abi3 = ".abi3.so" in _imp.extension_suffixes()
 suffix = ".abi3.so" if abi3 else sysconfig.get_config_var("EXT_SUFFIX")
-print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-DAICF_FULL_API", sysconfig.get_paths()["include"])
+print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-UPy_LIMITED_API", sysconfig.get_paths()["include"])
 ' "$1"
 }
 
@@ -153,7 +153,8 @@ ask_prune() {
         op=*)
             rm -rf "$b/kernels/$name"
             rm -f "$b/ops/${name}_op.o"* "$b/ops/new-${name}_op.o"* "$b/modules/$name.o"* \
-                "$b/modules/new-$name.o"* "$b/flags/link.$name" "$b/python/$package/$name$suffix"
+                "$b/modules/new-$name.o"* "$b/flags/link.$name" "$b/python/$package/$name$suffix" \
+                "$b/ops/${name}_code.o" "$b/ops/new-${name}_code.o" "$b/flags/code.$name"
             ;;
         file=*) rm -f "$b/python/$package/$name" ;;
         package=*) rm -rf "$b/python/$name" ;;

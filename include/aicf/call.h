@@ -23,11 +23,11 @@ struct aicf_call {
     aicf_launch_fn *launch; /* set by prepare; NULL: every out is empty, nothing to do */
     aicf_stream stream;
     aicf_device device;
-    int32_t count;    /* tensors over all parameters; more than op->params only with lists */
-    int16_t variant;  /* in: which dtypes; -1: find out. out: which */
-    int16_t demanded; /* in: index of the one kernel that may run; -1: any */
-    int16_t kernel;   /* out: index of the kernel taken */
-    int16_t refused;  /* in: 1 + the attribute whose value is out of its bounds; 0: none */
+    int32_t count;     /* tensors over all parameters; more than op->params only with lists */
+    int16_t variant;   /* in: which dtypes; -1: find out. out: which */
+    int16_t demanded;  /* in: index of the one kernel that may run; -1: any */
+    int16_t kernel;    /* out: index of the kernel taken */
+    int16_t refused;   /* in: 1 + the attribute whose value is out of its bounds; 0: none */
     bool stream_given; /* else the tensors' framework is asked at each launch */
     bool plain;        /* out: all tensors present are dense and of one shape */
     int64_t work;      /* out: bytes read and written; tells long calls from short ones */
@@ -35,7 +35,7 @@ struct aicf_call {
     void *workspace; /* set by the caller between prepare and launch */
 };
 
-/* ---- parameters: all that may be a tensor ---------------------------------------------------- */
+/* ---- parameters: all that may be a tensor --------------------------------------------------- */
 
 typedef enum aicf_role { AICF_IN, AICF_OUT, AICF_INOUT, AICF_SCALAR } aicf_role;
 
@@ -51,7 +51,7 @@ typedef struct aicf_param {
     uint64_t exact; /* of an out: bit p: it may be exactly parameter p; else they must be apart */
 } aicf_param;
 
-/* ---- dims and shapes --------------------------------------------------------------------------- */
+/* ---- dims and shapes ------------------------------------------------------------------------ */
 
 /* A pack's part of the tensor that bound it. */
 typedef struct aicf_pack {
@@ -104,7 +104,8 @@ typedef struct aicf_item {
 } aicf_item;
 
 /* The shape of one parameter. With `test`, `items` where it holds and `other` where not. The first
-   present parameter in order whose shape mentions a dim or pack binds it; all later ones must agree. */
+   present parameter in order whose shape mentions a dim or pack binds it; all later ones must
+   agree. */
 typedef struct aicf_shape {
     const aicf_item *items;
     const aicf_item *other;
@@ -113,17 +114,17 @@ typedef struct aicf_shape {
     const char *text; /* as in the row */
 } aicf_shape;
 
-/* ---- attributes --------------------------------------------------------------------------------- */
+/* ---- attributes ----------------------------------------------------------------------------- */
 
 typedef enum aicf_attr_kind {
-    AICF_ATTR_BOOL,   /* bool */
-    AICF_ATTR_INT,    /* int64_t */
-    AICF_ATTR_FLOAT,  /* double */
-    AICF_ATTR_ENUM,   /* int: the index into `values` */
-    AICF_ATTR_INTS,   /* int64_t[size]; one number stands for all */
-    AICF_ATTR_AXIS,   /* int64_t, folded by prepare against the rank of parameter `of` */
-    AICF_ATTR_AXES,   /* aicf_ints, folded likewise */
-    AICF_ATTR_SCALAR  /* aicf_scalar; `of` is its own parameter */
+    AICF_ATTR_BOOL,  /* bool */
+    AICF_ATTR_INT,   /* int64_t */
+    AICF_ATTR_FLOAT, /* double */
+    AICF_ATTR_ENUM,  /* int: the index into `values` */
+    AICF_ATTR_INTS,  /* int64_t[size]; one number stands for all */
+    AICF_ATTR_AXIS,  /* int64_t, folded by prepare against the rank of parameter `of` */
+    AICF_ATTR_AXES,  /* aicf_ints, folded likewise */
+    AICF_ATTR_SCALAR /* aicf_scalar; `of` is its own parameter */
 } aicf_attr_kind;
 
 /* An attribute or scalar: where its value lies in the op's call structure, and what it may be. */
@@ -143,7 +144,7 @@ typedef struct aicf_attr {
     const char *const *values; /* of ENUM, NULL at the end */
 } aicf_attr;
 
-/* ---- kernels -------------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 /* A set of layouts that a kernel takes for a parameter. */
 enum {
@@ -178,11 +179,11 @@ typedef struct aicf_kernel {
     bool arch_exact; /* sm_90a: that arch alone; else that one or later */
     int16_t arch;    /* 80, 90, ...; 0: any */
     int16_t model;   /* the parameter whose shape JOINT and MATRIX are broadcast to; -1: none */
-    const uint8_t *layouts; /* one a parameter */
-    const uint8_t *places;  /* one a parameter: aicf_place */
-    const char *layout_text; /* as in the row, for explain: "layout flat" */
-    const aicf_entry *entries; /* one a variant; `launch` NULL: not for these dtypes */
-    const char *const *guards; /* texts, NULL at the end; NULL: none */
+    const uint8_t *layouts;                /* one a parameter */
+    const uint8_t *places;                 /* one a parameter: aicf_place */
+    const char *layout_text;               /* as in the row, for explain: "layout flat" */
+    const aicf_entry *entries;             /* one a variant; `launch` NULL: not for these dtypes */
+    const char *const *guards;             /* texts, NULL at the end; NULL: none */
     int (*guard)(const aicf_scope *scope); /* the first guard that fails, or -1; NULL: none */
     aicf_value_fn *workspace;              /* bytes; NULL: none */
     const char *const *libs; /* opened at first selection, NULL at the end; NULL: none */
@@ -194,7 +195,7 @@ typedef struct aicf_op_backend {
     int16_t first, end;     /* its kernels */
 } aicf_op_backend;
 
-/* ---- the op ------------------------------------------------------------------------------------------ */
+/* ---- the op --------------------------------------------------------------------------------- */
 
 typedef struct aicf_condition {
     aicf_test_fn *test;
@@ -217,10 +218,10 @@ struct aicf_op {
     uint32_t version; /* AICF_CALL_VERSION */
     const char *name;
     const char *package;
-    const char *row;  /* the row as JSON */
-    const char *hash; /* of the row */
-    uint32_t call_size;   /* of aicf_<op>_call, a multiple of 16 */
-    uint32_t dims_offset; /* of the first dim in it */
+    const char *row;                       /* the row as JSON */
+    const char *hash;                      /* of the row */
+    uint32_t call_size;                    /* of aicf_<op>_call, a multiple of 16 */
+    uint32_t dims_offset;                  /* of the first dim in it */
     int16_t inputs, outs, scalars, params; /* params is the sum of the three */
     int16_t variants;
     int16_t dim_count, attr_count, where_count, kernel_count, backend_count;
@@ -243,7 +244,12 @@ struct aicf_op {
        workspace. On a status other than ok the call is as good as uninitialised. Folds axes in
        place: prepare a copy if the same attributes shall be prepared again. */
     aicf_status (*prepare)(const aicf_tensor *t, aicf_call *call);
+    const char *code; /* aicf_op_code */
 };
+
+/* What device code is linked into the module: "sm_80 sm_90 compute_90", the last of them PTX. From
+   the build; its address is NULL where there is none. */
+extern const char aicf_op_code[] __attribute__((weak, visibility("hidden")));
 
 /* The bytes of a call of `count` tensors, its views included. */
 static inline size_t
@@ -281,17 +287,18 @@ aicf_status aicf_op_prepare(const aicf_tensor *t, aicf_call *call);
 /* Runs the kernel on call->stream with the call's device current, and puts the caller's back. */
 aicf_status aicf_call_launch(const aicf_call *call);
 
-/* One line on kernel `index` of a call that prepare has seen: "vec: fits", "vec: K % 8 == 0: K = 30",
-   "wgmma: not built for this arch". Returns whether it fits. */
-bool aicf_call_explain(
-    const aicf_tensor *t, const aicf_call *call, int index, char *text, size_t size);
+/* One line on kernel `index` of a call, prepared or not: "vec: fits", "vec: K % 8 == 0: K = 30",
+   "wgmma: not built for this arch"; of a CPU kernel that fits also the build that the loader took:
+   "loop: fits (x86-64-v3)". Returns whether it fits. */
+bool
+aicf_call_explain(const aicf_tensor *t, const aicf_call *call, int index, char *text, size_t size);
 
 /* The text of an unsupported status or a backend error: names op and argument, what came, what is
    allowed. At most `size` bytes with the NUL. */
 void aicf_status_describe(
     aicf_status status, const aicf_call *call, const aicf_tensor *t, char *text, size_t size);
 
-/* ---- what expressions may ask ------------------------------------------------------------------------- */
+/* ---- what expressions may ask --------------------------------------------------------------- */
 
 int64_t aicf_scope_numel(const aicf_scope *scope, int param);
 bool aicf_scope_present(const aicf_scope *scope, int param);
@@ -303,17 +310,17 @@ int64_t aicf_scope_batches(const aicf_scope *scope, int param);
 bool aicf_scope_sum(const aicf_scope *scope, int dim, int64_t *sum);
 bool aicf_scope_broadcast_numel(const aicf_scope *scope, const int16_t *packs, int64_t *numel);
 
-/* ---- libraries that kernels open ----------------------------------------------------------------------- */
+/* ---- libraries that kernels open ------------------------------------------------------------ */
 
-/* A symbol of a library named in a row's `libs`, opened at first use: by AICF_LIB_<NAME> if set, else
-   by its usual sonames. NULL if there is none. */
+/* A symbol of a library named in a row's `libs`, opened at first use: by AICF_LIB_<NAME> if set,
+   else by its usual sonames. NULL if there is none. */
 void *aicf_lib_symbol(const char *lib, const char *symbol);
 
-/* ---- threads of CPU kernels ----------------------------------------------------------------------------- */
+/* ---- threads of CPU kernels ----------------------------------------------------------------- */
 
-/* Calls body(context, begin, end) for parts of [0, count), at most AICF_THREADS or OMP_NUM_THREADS or
-   the processors of this process at once, each part a multiple of `grain` but the last. Which parts
-   there are depends on `count` and `grain` alone, never on the number of threads. */
+/* Calls body(context, begin, end) for parts of [0, count), at most AICF_THREADS or OMP_NUM_THREADS
+   or the processors of this process at once, each part a multiple of `grain` but the last. Which
+   parts there are depends on `count` and `grain` alone, never on the number of threads. */
 void aicf_parallel_for(
     int64_t count, int64_t grain, void (*body)(void *context, int64_t begin, int64_t end),
     void *context);

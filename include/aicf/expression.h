@@ -1,7 +1,7 @@
-/* What generated code computes the row's expressions with: floors as Python does, never wraps, never
-   undefined. Each function sets *bad where there is no answer (overflow, division by zero, an index
-   out of range, an integer beyond 2**53 met with a float) and then returns anything; once set it
-   stays. Nobody else calls these. */
+/* What generated code computes the row's expressions with: floors as Python does, never wraps,
+   never undefined. Each function sets *bad where there is no answer (overflow, division by zero, an
+   index out of range, an integer beyond 2**53 met with a float) and then returns anything; once set
+   it stays. Nobody else calls these. */
 #ifndef AICF_EXPRESSION_H
 #define AICF_EXPRESSION_H
 
@@ -10,6 +10,16 @@
 #include <stdint.h>
 
 #include <aicf/call.h>
+
+/* A row may ask for what always holds or never does, and mean it: no warning of the file that
+   includes this one says so. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wtautological-compare"
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wlogical-op"
+#pragma GCC diagnostic ignored "-Wduplicated-branches"
+#endif
 
 /* ---- integers ------------------------------------------------------------------------------ */
 

@@ -41,6 +41,8 @@ aicf_source = $(firstword $(subst :, ,$1))
 aicf_arch = $(or $(word 2,$(subst :, ,$1)),any)
 # Empty for a kernel whose arch CUDA_ARCHS does not have.
 aicf_built = $(if $(filter cuda,$1),$(call aicf_gencode,$2),yes)
+# The codes in nvcc's options: sm_90, compute_90.
+aicf_code_of = $(foreach g,$(filter -gencode=%,$1),$(lastword $(subst code=, ,$g)))
 # Where a source is; empty for one that is not written yet: then the module says `not built`.
 aicf_found = $(firstword $(wildcard $1 $(KERNEL_ROOTS:%=%/$1)))
 
@@ -50,9 +52,10 @@ $(if $5,
 aicf_objects.$1 += $(B)/kernels/$1/$3.o
 aicf_kernels += $(B)/kernels/$1/$3.o
 aicf_commands += $2:$4
+aicf_codes.$1 += $(if $(filter cuda,$2),$(call aicf_code_of,$(call aicf_gencode,$4)))
 $(B)/kernels/$1/$3.o: $5 $(B)/flags/kernel-$2-$4
 $(B)/kernels/$1/$3.o: private aicf_how = $$(call aicf_command,$2,$4) $($1.define)
-$(B)/kernels/$1/$3.o: private aicf_for = $(if $($1.define), for $1)
+$(B)/kernels/$1/$3.o: private aicf_for = $(if $($1.define),$1)
 ,
 aicf_missing.$1 += $3
 )
@@ -65,6 +68,8 @@ define aicf_op
 aicf_objects.$1 := $(B)/ops/$1_op.o $(B)/modules/$1.o
 $(foreach b,$(BACKENDS),$(foreach s,$($1.$b),$(if $(call aicf_built,$b,$(call aicf_arch,$s)),
 $(call aicf_kernel,$1,$b,$(call aicf_source,$s),$(call aicf_arch,$s),$(call aicf_found,$(call aicf_source,$s))))))
+aicf_code.$1 := $$(strip $$(sort $$(filter sm_%,$$(aicf_codes.$1))) $$(sort $$(filter compute_%,$$(aicf_codes.$1))))
+aicf_objects.$1 += $$(if $$(aicf_code.$1),$(B)/ops/$1_code.o)
 $$(eval $$(call aicf_record,link.$1,aicf_objects.$1,$$(foreach m,$$(aicf_missing.$1),$$(call aicf_note,$$m,$1);)))
 $(aicf_package)/$1$(AICF_SUFFIX): $$(aicf_objects.$1) $(B)/flags/link.$1
 endef
@@ -78,8 +83,15 @@ $(foreach c,$(sort $(aicf_commands)),$(eval $(call aicf_kernel_record,$(call aic
 
 kernels: $(aicf_kernels)
 $(aicf_kernels):
-	$(call aicf_say,$(if $(filter %.cu,$<),NVCC,CC),$<$(aicf_for))
+	$(call aicf_say,$(if $(filter %.cu,$<),NVCC,CC),$<$(if $(aicf_for), for $(aicf_for)))
 	$(Q)$(aicf_how) $(AICF_DEPEND) -c $< -o $(AICF_NEW) && $(AICF_PUBLISH)
+
+# What a module has device code for, as a text in it: the codes of its kernels' options.
+$(foreach op,$(AICF_OPS),$(if $(aicf_code.$(op)),$(eval $(call aicf_record,code.$(op),aicf_code.$(op)))))
+$(AICF_OPS:%=$(B)/ops/%_code.o): $(B)/ops/%_code.o: $(B)/flags/code.%
+	@mkdir -p $(@D)
+	$(Q)printf 'extern const char aicf_op_code[]; const char aicf_op_code[] = "%s";\n' '$(aicf_code.$*)' | \
+	    $(AICF_COMPILE) -x c -c - -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
 
 # ---- modules and the package -------------------------------------------------------------------
 aicf_link = $(AICF_LINK_MODULE) $(AICF_LIBRARIES)

@@ -14,7 +14,7 @@ typedef enum aicf_kind {
 } aicf_kind;
 
 /* What an unsupported call failed at. `arg` is the parameter it is about; `native` adds what the
-   comment says. */
+   comment says, else which tensor of a list it is. */
 typedef enum aicf_check {
     AICF_CHECK_NONE,
     AICF_CHECK_DTYPE,        /* of no dtype that the parameter takes here */
@@ -26,9 +26,10 @@ typedef enum aicf_check {
     AICF_CHECK_OVERLAP,      /* `native`: the parameter it overlaps */
     AICF_CHECK_SELF_OVERLAP, /* elements of an out share memory */
     AICF_CHECK_BYTE_ORDER,
-    AICF_CHECK_ALIGNMENT,  /* address or stride is no multiple of the item size */
-    AICF_CHECK_MEMORY,     /* elements but no address: fake, meta or functional tensors */
-    AICF_CHECK_RANGE,      /* address range, span or element count overflows */
+    AICF_CHECK_ALIGNMENT, /* address or stride is no multiple of the item size */
+    AICF_CHECK_MEMORY, /* elements but no address: fake, meta tensors; or it is required and absent
+                        */
+    AICF_CHECK_RANGE,  /* address range, span or element count overflows */
     AICF_CHECK_NEGATIVE,   /* torch's lazy negative bit */
     AICF_CHECK_CONJUGATE,  /* torch's lazy conjugate bit */
     AICF_CHECK_GRADIENT,   /* requires_grad, on a form that records nothing */
@@ -39,7 +40,7 @@ typedef enum aicf_check {
     AICF_CHECK_LIST,       /* lists of one `n` with different lengths */
     AICF_CHECK_WHERE,      /* `native`: the row's condition */
     AICF_CHECK_EXPRESSION, /* `native`: the dim whose expression overflows or divides by zero */
-    AICF_CHECK_KERNEL      /* no kernel fits; `explain` says why */
+    AICF_CHECK_KERNEL      /* no kernel fits; `native`: the one demanded, or -1 */
 } aicf_check;
 
 typedef struct aicf_status {

@@ -66,7 +66,9 @@ typedef struct aicf_ints {
 } aicf_ints;
 
 /* A scalar: `data` is the address of its one element on the op's device, or NULL: then the value is
-   in `host`. `dtype` is the row's, of the address too. */
+   in `host`. `dtype` is the row's, of the address too. Before prepare it says instead which member
+   of `host` is set: any float dtype, any other, or 0 where that is as in the row; prepare converts,
+   and refuses a number that an integer dtype does not hold. */
 typedef struct aicf_scalar {
     const void *data;
     aicf_dtype dtype;

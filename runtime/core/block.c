@@ -64,12 +64,58 @@ block_create(const frame *f)
     return b;
 }
 
+/* ---- tensors that may move ------------------------------------------------------------------- */
+
+static int
+param_of_tensor(const aicf_call *call, int tensor)
+{
+    int param = 0;
+    while (param + 1 < call->op->params && aicf_call_start(call, param + 1) <= tensor) {
+        param++;
+    }
+    return param;
+}
+
+/* Of tensor `i`, by what alias_moved or alias_look answered. */
+static int
+refuse_moved(const core_state *core, const aicf_call *options, int i, int moved)
+{
+    char text[256];
+    const aicf_op *op = options->op;
+    const char *name = op->params_of[param_of_tensor(options, i)].name;
+    if (!moved) {
+        return 0;
+    }
+    PyErr_Clear();
+    PyOS_snprintf(
+        text, sizeof text, "%s: %s: its memory was resized after it was bound: set() it again",
+        op->name, name);
+    PyObject *values[] = {PyUnicode_FromString(op->name), PyUnicode_FromString(name)};
+    raise_with(core->unsupported, text, (const char *const[]){"op", "arg", NULL}, values);
+    return -1;
+}
+
+/* -1 with an exception where a tensor is not where it was. */
+static int
+block_check(const block *b)
+{
+    for (int i = 0; i < b->count; i++) {
+        const aicf_tensor *t = &b->tensors[i]->t;
+        int moved = alias_object(t) ? alias_moved(t) : 0;
+        if (moved) {
+            return refuse_moved(b->handle->core, b->options, i, moved);
+        }
+    }
+    return 0;
+}
+
 /* Takes over the tensors that the frame owns. */
 static int
 block_keep(block *b, frame *f)
 {
     for (int i = 0; i < f->count; i++) {
         if (b->tensors[i]) { /* shared with the block before */
+            b->watches |= alias_object(&b->tensors[i]->t) != NULL;
             continue;
         }
         kept *k = PyMem_Calloc(1, sizeof *k);
@@ -79,11 +125,23 @@ block_keep(block *b, frame *f)
         }
         k->references = 1;
         k->t = f->t[i];
+        b->watches |= alias_object(&k->t) != NULL;
         k->object = f->t[i].absent ? NULL : Py_NewRef(f->objects[i]);
         f->t[i].release = NULL;
         f->seen[i] = 0;
         b->tensors[i] = k;
     }
+    return 0;
+}
+
+static int
+frame_share(frame *f, int i, const aicf_tensor *kept)
+{
+    if (alias_object(kept)) {
+        return refuse_moved(f->core, f->call, i, alias_look(kept, &f->t[i]));
+    }
+    f->t[i] = *kept;
+    f->t[i].release = NULL;
     return 0;
 }
 
@@ -96,8 +154,9 @@ frame_own(frame *f, kept *const *shared)
     for (int i = 0; i < f->count; i++) {
         bool absent = !f->objects[i] || f->objects[i] == Py_None;
         if (shared[i]) {
-            f->t[i] = shared[i]->t;
-            f->t[i].release = NULL;
+            if (frame_share(f, i, &shared[i]->t) < 0) {
+                return -1;
+            }
         } else if (absent) {
             const aicf_param *param = &f->op->params_of[frame_param(f, i)];
             if (!param->optional && param->role != AICF_SCALAR) {
@@ -158,6 +217,9 @@ block_launch(block *b)
 {
     aicf_call *call = b->call;
     aicf_status status = aicf_ok();
+    if (b->watches && block_check(b) < 0) {
+        return -1;
+    }
     if (call->launch) {
         bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);
         status = as_is ? launch(b->handle, call, NULL) : block_launch_copy(b);
@@ -192,6 +254,7 @@ block_traverse(const block *b, visitproc visit, void *arg)
         if (b->tensors[i]) {
             Py_VISIT(b->tensors[i]->object);
             Py_VISIT(buffer_exporter(&b->tensors[i]->t));
+            Py_VISIT(alias_object(&b->tensors[i]->t));
         }
     }
     return 0;

@@ -1,6 +1,6 @@
 /* A prepared call that never changes and is counted: what a bound call launches. It owns the memory
-   of its tensors, not only the objects: one that is resized or re-seated leaves it on the old
-   memory, alive. */
+   of its tensors, not only the objects: one that is re-seated leaves it on the old memory, alive.
+   Torch may still move a storage that all its users share: then launches are refused. */
 #ifndef AICF_CORE_BLOCK_H
 #define AICF_CORE_BLOCK_H
 
@@ -20,6 +20,7 @@ typedef struct block {
     aicf_call *options; /* as it was before prepare, for the next one */
     const source *lead; /* of the stream, NULL: none */
     uint64_t given;
+    bool watches; /* some tensor may move */
     int count;
     kept *tensors[];
 } block;

@@ -248,6 +248,7 @@ static PyMethodDef bound_methods[] = {
      "set($self, /, **arguments)\n--\n\n"
      "Puts other tensors or attributes in their places; all that depends on them is checked again. "
      "If that fails, the\ncall stays as it was."},
+    {"__reduce_ex__", refuse_reduce, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

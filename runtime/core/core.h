@@ -54,7 +54,9 @@ typedef struct core_state {
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int numpy_layout; /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
-    bool sync;        /* AICF_DEBUG=sync */
+    int storage_address; /* word of torch's storages: 0 not looked for, -1 none */
+    int storage_bytes;
+    bool sync; /* AICF_DEBUG=sync */
 } core_state;
 
 /* Of aicf_rt._core as it is imported now; NULL with an exception set. A new reference to the module
@@ -215,6 +217,14 @@ typedef enum answer {
 int protocol_read(frame *f, int tensor);
 /* As reading, and the memory lives until release, whatever becomes of the object. Runs Python. */
 int protocol_own(frame *f, int tensor);
+/* alias.c: makes `t` a tensor that holds the alias. -1, perhaps with an exception. Runs Python. */
+int alias_own(core_state *core, PyObject *alias, aicf_tensor *t);
+/* The alias that an owned tensor of torch's holds; NULL: none. Borrowed. */
+PyObject *alias_object(const aicf_tensor *t);
+/* Whether the memory of an alias is another than it was; -1: not known any more. No Python runs. */
+int alias_moved(const aicf_tensor *t);
+/* The same, and where it did not, the tensor as it is now. */
+int alias_look(const aicf_tensor *t, aicf_tensor *now);
 /* dlpack.c. Of the exception that is set: AttributeError of a look-up is cleared and means that
    there is none; BufferError and TypeError of a call refuse the protocol; all else is raised. */
 bool attribute_missing(void);
@@ -278,11 +288,25 @@ aicf_stream frame_stream(frame *f, aicf_device device);
 
 /* ---- refusals (raise.c) ---------------------------------------------------------------------- */
 
+/* A str of a text of ours. */
+PyObject *text_decoded(const char *text);
+/* An instance of `class` with the text and the attributes that `names` lists, set as the error.
+   Steals the values; a NULL among them is the error that is set. */
+void
+raise_with(PyObject *class, const char *text, const char *const *names, PyObject *const *values);
+/* aicf_rt.CudaError for a backend's own error, 0 where it could not even be asked. `op` and `kernel`
+   may be NULL. */
+void raise_failed(
+    const core_state *core, const aicf_backend *backend, int32_t code, const char *op,
+    const char *kernel, const char *text);
 /* The exception of a status that is not ok; always NULL. `t` may be NULL for backend errors. */
 PyObject *
 raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status);
 /* "add: b: ..." as a TypeError; -1. */
 int raise_misuse(const aicf_op *op, const char *name, const char *format, ...);
+
+/* __reduce_ex__ of types that stand for memory: always a TypeError. */
+PyObject *refuse_reduce(PyObject *self, PyObject *protocol);
 
 /* ---- forms (forms.c, bound.c, tensor.c) ------------------------------------------------------ */
 

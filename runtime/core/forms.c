@@ -258,7 +258,7 @@ form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObj
 static int
 add_line(PyObject *list, const char *text)
 {
-    PyObject *line = PyUnicode_FromString(text);
+    PyObject *line = text_decoded(text);
     int added = line ? PyList_Append(list, line) : -1;
     Py_XDECREF(line);
     return added;

@@ -81,12 +81,28 @@ intern_names(core_state *state)
     return 0;
 }
 
+/* Subinterpreters of 3.11 have no slot that says it: what one imported, another's objects would
+   reach. */
+static int
+require_main(void)
+{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) {
+        return 0;
+    }
+    PyErr_SetString(
+        PyExc_ImportError, "aicf_rt._core does not support loading in subinterpreters");
+    return -1;
+}
+
 static int
 module_exec(PyObject *module)
 {
     core_state *state = PyModule_GetState(module);
     const char *debug = getenv("AICF_DEBUG");
 
+    if (require_main() < 0) {
+        return -1;
+    }
     state->sync = debug && strstr(debug, "sync");
     state->lock = PyThread_allocate_lock();
     if (!state->lock) {

@@ -95,6 +95,22 @@ finish_read(frame *f, int i)
     return 0;
 }
 
+/* Torch has many tensors without plain memory (sparse, meta, quantized, those that its transforms
+   hand out), and each refuses with another exception of its own: all get one verdict. Where torch
+   could have failed at something else, the exception stays. */
+static int
+refuse_opaque(const frame *f, int i)
+{
+    const source *s = tensor_source(&f->t[i]);
+    if (s->framework != FRAMEWORK_TORCH || !s->exchange ||
+        !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    tensor_refuse(&f->t[i], AICF_CHECK_MEMORY);
+    return 0;
+}
+
 /* Reads by `ask`, and takes all or nothing. */
 static int
 read_whole(frame *f, int i, int (*ask)(frame *, int))
@@ -109,7 +125,11 @@ read_whole(frame *f, int i, int (*ask)(frame *, int))
     f->t[i].release = NULL;
     int done = ask(f, i);
     f->t[i].source = record;
-    if (done == 0 && finish_read(f, i) < 0) {
+    if (done < 0) {
+        done = refuse_opaque(f, i);
+        f->t[i].source = record;
+    }
+    if (done == 0 && !f->t[i].refused && finish_read(f, i) < 0) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
         tensor_release(&f->t[i]);
@@ -129,33 +149,27 @@ protocol_read(frame *f, int i)
 
 /* ---- owning ---------------------------------------------------------------------------------- */
 
-/* What torch exports holds the tensor and not its storage: set_() would free the memory under us.
-   An alias of its own keeps the storage (a storage's own resize_() still moves it). */
-static PyObject *
-alias_of(const frame *f, int i)
+static int
+own_torch(frame *f, int i)
 {
-    PyObject *object = f->objects[i];
-    return tensor_source(&f->t[i])->framework == FRAMEWORK_TORCH
-               ? PyObject_CallMethodObjArgs(object, f->core->names[NAME_detach], NULL)
-               : Py_NewRef(object);
+    PyObject *alias = PyObject_CallMethodObjArgs(f->objects[i], f->core->names[NAME_detach], NULL);
+    if (!alias) {
+        return -1;
+    }
+    int done = alias_own(f->core, alias, &f->t[i]);
+    Py_DECREF(alias);
+    return done < 0 ? ask_all(f, i) : 0;
 }
 
 static int
 own_exchange(frame *f, int i)
 {
     dl_managed *managed = NULL;
-    PyObject *alias = alias_of(f, i);
-    if (!alias) {
-        return -1;
+    if (tensor_source(&f->t[i])->exchange->own(f->objects[i], &managed) != 0) {
+        return ask_all(f, i);
     }
-    const source *s = source_find(f->core, alias);
-    int done = s && s->exchange ? s->exchange->own(alias, &managed) : -1;
-    Py_DECREF(alias);
-    if (done == 0) {
-        dlpack_take(managed, &f->t[i]);
-        return 0;
-    }
-    return ask_all(f, i);
+    dlpack_take(managed, &f->t[i]);
+    return 0;
 }
 
 static int
@@ -163,7 +177,7 @@ own_any(frame *f, int i)
 {
     const source *s = tensor_source(&f->t[i]);
     if (s->exchange) {
-        return own_exchange(f, i);
+        return s->framework == FRAMEWORK_TORCH ? own_torch(f, i) : own_exchange(f, i);
     }
     if (s->framework == FRAMEWORK_NUMPY) { /* a buffer is no secret to the garbage collection */
         if (buffer_read(f->objects[i], &f->t[i]) == ANSWER_TAKEN) {

@@ -3,12 +3,19 @@
 
 #include <string.h>
 
-/* An instance of `class` with the text and the attributes that `pairs` names, set as the error.
-   Steals the values; a NULL among them is the error that is set. */
-static void
-raise_with(PyObject *class, const char *text, const char *const *names, PyObject **values)
+/* A text that did not fit may end within a character. */
+PyObject *
+text_decoded(const char *text)
 {
-    PyObject *exception = PyObject_CallFunction(class, "s", text);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+void
+raise_with(PyObject *class, const char *text, const char *const *names, PyObject *const *values)
+{
+    PyObject *words = text_decoded(text);
+    PyObject *exception = words ? PyObject_CallFunctionObjArgs(class, words, NULL) : NULL;
+    Py_XDECREF(words);
     for (int i = 0; names[i]; i++) {
         if (exception &&
             (!values[i] || PyObject_SetAttrString(exception, names[i], values[i]) < 0)) {
@@ -46,34 +53,43 @@ first_word(const char *text)
     return PyUnicode_FromStringAndSize(text, (Py_ssize_t)strcspn(text, " :,("));
 }
 
+void
+raise_failed(
+    const core_state *core, const aicf_backend *backend, int32_t code, const char *op,
+    const char *kernel, const char *text)
+{
+    char native[768] = "error";
+    if (backend && backend->error_text) {
+        backend->error_text(code, native, sizeof native);
+    }
+    PyObject *values[] = {
+        op ? PyUnicode_FromString(op) : Py_NewRef(Py_None),
+        kernel ? PyUnicode_FromString(kernel) : Py_NewRef(Py_None),
+        code ? PyLong_FromLong(code) : Py_NewRef(Py_None),
+        code ? first_word(native) : Py_NewRef(Py_None),
+    };
+    raise_with(
+        core->backend_error, text, (const char *const[]){"op", "kernel", "code", "name", NULL},
+        values);
+}
+
 static PyObject *
 raise_backend(aicf_handle *handle, const aicf_call *call, aicf_status status)
 {
-    char native[768] = "", text[1280];
+    char text[1280];
     const aicf_op *op = handle->op;
-    const aicf_backend *backend =
-        status.backend < op->backend_count ? op->backends[status.backend].backend : NULL;
+    bool known = status.backend < op->backend_count;
     bool picked = call->kernel >= 0 && call->kernel < op->kernel_count;
-    const char *kernel = picked ? op->kernels[call->kernel].id : NULL;
 
-    if (backend && backend->error_text) {
-        backend->error_text(status.native, native, sizeof native);
-    }
     aicf_status_describe(status, call, NULL, text, sizeof text);
     if (handle->core->sync) {
         size_t used = strlen(text);
         PyOS_snprintf(
             text + used, sizeof text - used, " (seen right after this call: AICF_DEBUG=sync)");
     }
-    PyObject *values[] = {
-        PyUnicode_FromString(op->name),
-        kernel ? PyUnicode_FromString(kernel) : Py_NewRef(Py_None),
-        PyLong_FromLong(status.native),
-        first_word(native[0] ? native : "error"),
-    };
-    raise_with(
-        handle->core->backend_error, text,
-        (const char *const[]){"op", "kernel", "code", "name", NULL}, values);
+    raise_failed(
+        handle->core, known ? op->backends[status.backend].backend : NULL, status.native, op->name,
+        picked ? op->kernels[call->kernel].id : NULL, text);
     return NULL;
 }
 
@@ -89,6 +105,19 @@ raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, a
         PyErr_Format(
             PyExc_SystemError, "%s: an internal fault, check %d of argument %d", handle->op->name,
             (int)status.check, (int)status.arg);
+    }
+    return NULL;
+}
+
+PyObject *
+refuse_reduce(PyObject *self, PyObject *protocol)
+{
+    (void)protocol;
+    PyObject *name = PyType_GetQualName(Py_TYPE(self));
+    if (name) {
+        PyErr_Format(
+            PyExc_TypeError, "aicf_rt.%U cannot be pickled or copied: it stands for memory", name);
+        Py_DECREF(name);
     }
     return NULL;
 }

@@ -133,9 +133,8 @@ source_learn(core_state *core, source *s, PyTypeObject *type)
 static PyObject *
 source_forget(PyObject *capsule, PyObject *weak)
 {
-    (void)weak;
     source *s = PyCapsule_GetPointer(capsule, "source");
-    if (s) {
+    if (s && s->weak == weak) { /* else the record serves another type by now */
         __atomic_store_n(&s->type, NULL, __ATOMIC_RELEASE);
     }
     Py_RETURN_NONE;
@@ -178,12 +177,14 @@ bucket_find(source **bucket, const PyTypeObject *type)
 
 /* A record of a type that is gone, or a new one; nobody finds it before it is published. */
 static source *
-source_claim(core_state *core, source **bucket)
+source_claim(core_state *core, source **bucket, PyObject **old)
 {
     PyThread_acquire_lock(core->lock, WAIT_LOCK);
     source *s = bucket_find(bucket, NULL);
     if (s) {
         s->type = CLAIMED;
+        *old = s->weak;
+        s->weak = NULL;
     }
     PyThread_release_lock(core->lock);
     return s ? s : calloc(1, sizeof *s);
@@ -219,14 +220,13 @@ source_find(core_state *core, PyObject *object)
     if (source_learn(core, &fresh, type) < 0) {
         return NULL;
     }
-    source *s = source_claim(core, bucket);
+    PyObject *old = NULL;
+    source *s = source_claim(core, bucket, &old);
     PyObject *weak = s ? weak_reference(s, type) : PyErr_NoMemory();
     if (!weak) {
         type = NULL; /* the record goes back, dead */
     }
-    PyObject *old = NULL;
     if (s) {
-        old = s->weak;
         s->read = fresh.read;
         s->exchange = fresh.exchange;
         s->framework = fresh.framework;

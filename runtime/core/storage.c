@@ -1,6 +1,7 @@
 #include "storage.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <aicf/backend/cpu.h>
 #include <aicf/backend/cuda.h>
@@ -80,10 +81,11 @@ storage_allocate(core_state *core, storage *s)
         return 0;
     }
     s->t.data = NULL;
-    char text[512] = "out of memory";
-    if (status.kind == AICF_BACKEND_ERROR && s->backend->error_text) {
-        s->backend->error_text(status.native, text, sizeof text);
-        PyErr_Format(core->backend_error, "aicf_rt.Tensor: %s", text);
+    if (status.kind == AICF_BACKEND_ERROR) {
+        char text[800] = "aicf_rt.Tensor: ";
+        size_t used = strlen(text);
+        s->backend->error_text(status.native, text + used, sizeof text - used);
+        raise_failed(core, s->backend, status.native, NULL, NULL, text);
     } else {
         PyErr_NoMemory();
     }

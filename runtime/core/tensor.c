@@ -62,6 +62,21 @@ dtype_parse(PyObject *value)
     return words ? words->dtype : 0;
 }
 
+static int
+size_parse(PyObject *shape, int index, int64_t *size)
+{
+    PyObject *item = PySequence_GetItem(shape, index);
+    if (!item) {
+        return -1;
+    }
+    *size = PyNumber_AsSsize_t(item, PyExc_OverflowError);
+    Py_DECREF(item);
+    if (*size < 0 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "empty: a size is negative");
+    }
+    return *size < 0 ? -1 : 0;
+}
+
 /* The rank, or -1 with an exception. */
 static int
 shape_parse(PyObject *value, int64_t sizes[AICF_MAX_DIMS])
@@ -70,22 +85,18 @@ shape_parse(PyObject *value, int64_t sizes[AICF_MAX_DIMS])
         sizes[0] = PyNumber_AsSsize_t(value, PyExc_OverflowError);
         return PyErr_Occurred() ? -1 : 1;
     }
-    PyObject *items = PySequence_Tuple(value);
-    Py_ssize_t rank = items ? PyTuple_Size(items) : -1;
+    Py_ssize_t rank = PySequence_Size(value); /* first: what has no length may have no end */
     if (rank > AICF_MAX_DIMS) {
         PyErr_Format(PyExc_ValueError, "empty: %zd dims, at most %d", rank, AICF_MAX_DIMS);
         rank = -1;
+    } else if (rank < 0 && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Format(PyExc_TypeError, "empty: shape is neither an int nor a sequence of ints");
     }
-    for (Py_ssize_t i = 0; i < rank; i++) {
-        sizes[i] = PyNumber_AsSsize_t(PyTuple_GetItem(items, i), PyExc_OverflowError);
-        if (sizes[i] < 0) {
-            if (!PyErr_Occurred()) {
-                PyErr_SetString(PyExc_ValueError, "empty: a size is negative");
-            }
+    for (int i = 0; i < rank; i++) {
+        if (size_parse(value, i, &sizes[i]) < 0) {
             rank = -1;
         }
     }
-    Py_XDECREF(items);
     return (int)rank;
 }
 
@@ -214,6 +225,7 @@ static PyMethodDef tensor_methods[] = {
      "A DLPack capsule; `stream` is the consumer's."},
     {"__dlpack_device__", export_device, METH_NOARGS,
      "__dlpack_device__($self)\n--\n\nDLPack's numbers of the device's type and index."},
+    {"__reduce_ex__", refuse_reduce, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

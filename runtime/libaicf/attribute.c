@@ -152,11 +152,14 @@ attributes_check(aicf_call *call, const aicf_tensor *t)
     return status;
 }
 
+/* One out of range stays as it was given, for the text about it. */
 static bool
 fold(int64_t *axis, int rank)
 {
-    *axis += *axis < 0 ? rank : 0;
-    return *axis >= 0 && *axis < rank;
+    int64_t folded = *axis < 0 ? *axis + rank : *axis;
+    bool fits = folded >= 0 && folded < rank;
+    *axis = fits ? folded : *axis;
+    return fits;
 }
 
 static bool

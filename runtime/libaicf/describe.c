@@ -100,7 +100,7 @@ static void
 put_earlier_dtypes(text *out, const subject *s)
 {
     const char *before = " with ";
-    for (int p = 0; s->call->variant < 0 && p < s->status.arg; p++) {
+    for (int p = 0; s->all && s->call->variant < 0 && p < s->status.arg; p++) {
         const aicf_tensor *t = &s->all[param_start(s->call, p)];
         if (param_count(s->call, p) && !t->absent) {
             text_put(out, "%s%s ", before, s->op->params_of[p].name);
@@ -264,7 +264,7 @@ put_kernel_fault(text *out, const subject *s)
 static void
 put_memory_fault(text *out, const subject *s)
 {
-    text_put(out, s->t && s->t->absent ? "it is required" : "it has elements but no memory");
+    text_put(out, s->t && s->t->absent ? "it is required" : "it has no plain memory");
 }
 
 static void
@@ -323,7 +323,8 @@ put_unsupported(text *out, const subject *s)
         text_put(out, ": ");
     }
     put_fault(out, s);
-    if (s->t && !s->t->absent) {
+    bool was_read = s->t && s->t->device.type; /* some are refused before */
+    if (was_read && !s->t->absent) {
         text_put(out, "; got ");
         text_tensor(out, s->t);
     }
@@ -332,19 +333,25 @@ put_unsupported(text *out, const subject *s)
 static void
 put_backend_error(text *out, const subject *s)
 {
-    char words[400];
+    char words[768] = "";
     bool known = s->status.backend < s->op->backend_count;
     const aicf_backend *backend = known ? s->op->backends[s->status.backend].backend : NULL;
     bool kernel = s->call->kernel >= 0 && s->call->kernel < s->op->kernel_count;
 
-    text_put(
-        out, "%s: kernel %s on ", s->op->name, kernel ? s->op->kernels[s->call->kernel].id : "?");
-    text_device(out, s->call->device);
-    words[0] = '\0';
+    text_put(out, "%s", s->op->name);
+    if (kernel) {
+        text_put(out, ": kernel %s", s->op->kernels[s->call->kernel].id);
+    }
     if (backend && backend->error_text) {
         backend->error_text(s->status.native, words, sizeof words);
     }
-    text_put(out, ": %s", words[0] ? words : "the backend failed");
+    words[0] ? text_put(out, " failed: %s", words)
+             : text_put(out, " failed: error %d", (int)s->status.native);
+    if (backend && !backend->host) {
+        text_put(out, " (on ");
+        text_device(out, s->call->device);
+        text_put(out, s->op->code ? ", code for %s)" : ")", s->op->code);
+    }
 }
 
 void

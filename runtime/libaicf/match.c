@@ -21,7 +21,7 @@ items_of(const binding *b, int param)
     return (items){shape->items, shape->count};
 }
 
-static bool
+static inline bool
 is_bound(const binding *b, int dim)
 {
     return b->bound >> dim & 1;
@@ -72,15 +72,27 @@ is_open(const binding *b, const aicf_item *item)
     return item_rank(b, item) == UNKNOWN;
 }
 
+/* The same as item_rank where the item is not open, else UNKNOWN; dims and packs, which most items
+   are, at once. */
+static inline int
+known_rank(const binding *b, const aicf_item *item)
+{
+    return item->kind == AICF_ITEM_DIM    ? 1
+           : item->kind == AICF_ITEM_PACK ? b->packs[item->dim].rank
+           : is_open(b, item)             ? UNKNOWN
+                                          : item_rank(b, item);
+}
+
 /* Gives the one open item of [from, to) the dims that the others leave of `room`. */
 static match
 locate_part(const binding *b, items all, int from, int to, int room, int ranks[])
 {
     int open = -1, rest = room;
     for (int i = from; i < to; i++) {
-        if (!is_open(b, &all.at[i])) {
-            ranks[i] = item_rank(b, &all.at[i]);
-            rest -= ranks[i];
+        int known = known_rank(b, &all.at[i]);
+        if (known >= 0) {
+            ranks[i] = known;
+            rest -= known;
         } else if (open >= 0) {
             return MATCH_LATER;
         } else {
@@ -160,6 +172,10 @@ match_bind(binding *b, int param, const aicf_tensor *t)
         return MATCH_YES;
     }
     items all = items_of(b, param);
+    if (all.count == 1 && all.at->kind == AICF_ITEM_PACK) {
+        b->whole |= param < 64 ? UINT64_C(1) << param : 0;
+        return bind_pack(b, all.at->dim, t->sizes, t->rank) ? MATCH_YES : MATCH_NO;
+    }
     int ranks[MAX_ITEMS];
     match found = all.count > MAX_ITEMS ? MATCH_NO : locate(b, all, t, ranks);
     if (found != MATCH_YES) {
@@ -249,6 +265,9 @@ match_sizes(const binding *b, int param, int64_t sizes[AICF_MAX_DIMS])
     int64_t part[AICF_MAX_DIMS];
     int rank = 0;
 
+    if (all.count == 1) {
+        return item_sizes(b, all.at, sizes);
+    }
     for (int i = 0; i < all.count; i++) {
         int count = item_sizes(b, &all.at[i], part);
         if (count < 0 || rank + count > AICF_MAX_DIMS) {

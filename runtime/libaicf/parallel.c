@@ -158,13 +158,13 @@ start_workers(int wanted)
 }
 
 static void
-run_together(job *j, int helpers)
+run_together(job *j, int extra)
 {
     pthread_mutex_lock(&pool.lock);
-    start_workers(helpers);
+    start_workers(extra);
     pool.job = j;
     pool.generation++;
-    pool.wanted = helpers;
+    pool.wanted = extra;
     pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.lock);
 
@@ -196,12 +196,12 @@ aicf_parallel_for(
     j.parts = count / j.part + (count % j.part != 0);
 
     int threads = parallel_threads();
-    int64_t helpers = (j.parts < threads ? j.parts : threads) - 1;
-    if (helpers < 1 || inside || pthread_mutex_trylock(&pool.busy)) {
+    int64_t extra = (j.parts < threads ? j.parts : threads) - 1;
+    if (extra < 1 || inside || pthread_mutex_trylock(&pool.busy)) {
         work(&j);
         return;
     }
     fegetenv(&j.environment);
-    run_together(&j, (int)helpers);
+    run_together(&j, (int)extra);
     pthread_mutex_unlock(&pool.busy);
 }

@@ -37,17 +37,19 @@ place_own(aicf_view *view, const aicf_tensor *t)
     return true;
 }
 
+enum { MAX_JOINT = 64 };
+
 /* The tensors that share one shape, its dims laid down innermost first and then turned round. */
 typedef struct joint {
-    const aicf_tensor *const *t;
-    aicf_view *const *views;
     int count;
     int top; /* the dim that is being laid down; -1: none yet */
-    bool room;
+    const aicf_tensor *t[MAX_JOINT];
+    aicf_view *views[MAX_JOINT];
+    int64_t next[MAX_JOINT]; /* the stride that a dim needs to merge with the one at the top */
 } joint;
 
 /* Where dim `dim` of a shape of `rank` dims is read in `t`: 0 where it is broadcast. */
-static int64_t
+static inline int64_t
 stride_in(const aicf_tensor *t, int rank, int dim)
 {
     int own = dim - (rank - t->rank);
@@ -57,46 +59,38 @@ stride_in(const aicf_tensor *t, int rank, int dim)
     return t->strides ? t->strides[own] : order_stride(t, own);
 }
 
+/* One more dim outside those laid down; `closed` ones may not grow. False: there is no room. */
 static bool
-joint_merges(const joint *j, int rank, int dim)
+joint_add(joint *j, int rank, int dim, int64_t size, int closed)
 {
+    int64_t strides[MAX_JOINT];
+    bool merge = j->top >= closed;
+
     for (int i = 0; i < j->count; i++) {
-        const aicf_view *v = j->views[i];
-        if (stride_in(j->t[i], rank, dim) != v->strides[j->top] * v->sizes[j->top]) {
-            return false;
-        }
+        strides[i] = stride_in(j->t[i], rank, dim);
+        merge &= strides[i] == j->next[i];
+    }
+    if (!merge && ++j->top == AICF_MAX_RANK) {
+        return false;
+    }
+    for (int i = 0; merge && i < j->count; i++) {
+        j->views[i]->sizes[j->top] *= size;
+        j->next[i] *= size;
+    }
+    for (int i = 0; !merge && i < j->count; i++) {
+        j->views[i]->sizes[j->top] = size;
+        j->views[i]->strides[j->top] = strides[i];
+        j->next[i] = strides[i] * size;
     }
     return true;
 }
 
-/* One more dim outside those laid down; `closed` ones may not grow. */
-static void
-joint_add(joint *j, int rank, int dim, int64_t size, int closed)
+static inline void
+swap(int64_t *a, int64_t *b)
 {
-    bool merge = j->top >= closed && joint_merges(j, rank, dim);
-    if (!merge && ++j->top == AICF_MAX_RANK) {
-        j->room = false;
-        return;
-    }
-    for (int i = 0; i < j->count; i++) {
-        aicf_view *v = j->views[i];
-        if (merge) {
-            v->sizes[j->top] *= size;
-        } else {
-            v->sizes[j->top] = size;
-            v->strides[j->top] = stride_in(j->t[i], rank, dim);
-        }
-    }
-}
-
-static void
-reverse(int64_t *x, int64_t count)
-{
-    for (int64_t i = 0; i < count / 2; i++) {
-        int64_t kept = x[i];
-        x[i] = x[count - 1 - i];
-        x[count - 1 - i] = kept;
-    }
+    int64_t kept = *a;
+    *a = *b;
+    *b = kept;
 }
 
 static void
@@ -105,8 +99,10 @@ joint_end(const joint *j)
     for (int i = 0; i < j->count; i++) {
         aicf_view *v = j->views[i];
         v->rank = j->top + 1;
-        reverse(v->sizes, v->rank);
-        reverse(v->strides, v->rank);
+        for (int low = 0, high = j->top; low < high; low++, high--) {
+            swap(&v->sizes[low], &v->sizes[high]);
+            swap(&v->strides[low], &v->strides[high]);
+        }
     }
 }
 
@@ -129,9 +125,10 @@ broadcasts_to(const aicf_tensor *t, const aicf_tensor *shape, int skip)
 static bool
 place_joint(joint *j, const aicf_tensor *shape)
 {
-    for (int dim = shape->rank - 1; dim >= 0 && j->room; dim--) {
-        if (shape->sizes[dim] != 1) {
-            joint_add(j, shape->rank, dim, shape->sizes[dim], 0);
+    for (int dim = shape->rank - 1; dim >= 0; dim--) {
+        int64_t size = shape->sizes[dim];
+        if (size != 1 && !joint_add(j, shape->rank, dim, size, 0)) {
+            return false;
         }
     }
     if (j->top < 0) {
@@ -141,7 +138,7 @@ place_joint(joint *j, const aicf_tensor *shape)
             j->views[i]->strides[0] = 0;
         }
     }
-    return j->room;
+    return true;
 }
 
 /* The last two dims differ from tensor to tensor and are laid down as they are. */
@@ -155,20 +152,20 @@ place_matrix(joint *j, const aicf_tensor *shape)
         }
         for (int k = 0; k < 2; k++) {
             int dim = t->rank - 1 - k;
+            int64_t stride = t->strides ? t->strides[dim] : order_stride(t, dim);
             j->views[i]->sizes[k] = t->sizes[dim];
-            j->views[i]->strides[k] = t->sizes[dim] == 1 ? 0 : order_stride(t, dim);
+            j->views[i]->strides[k] = t->sizes[dim] == 1 ? 0 : stride;
         }
     }
     j->top = 1;
-    for (int dim = shape->rank - 3; dim >= 0 && j->room; dim--) {
-        if (shape->sizes[dim] != 1) {
-            joint_add(j, shape->rank, dim, shape->sizes[dim], 2);
+    for (int dim = shape->rank - 3; dim >= 0; dim--) {
+        int64_t size = shape->sizes[dim];
+        if (size != 1 && !joint_add(j, shape->rank, dim, size, 2)) {
+            return false;
         }
     }
-    return j->room;
+    return true;
 }
-
-enum { MAX_JOINT = 64 };
 
 /* The shape that all parameters of this place are broadcast to: without a model that of the one
    with the most dims. */
@@ -196,11 +193,13 @@ place_together(
 {
     const aicf_op *op = call->op;
     const aicf_tensor *shape = shape_of(kernel, call, t, kind);
-    const aicf_tensor *tensors[MAX_JOINT];
-    aicf_view *views[MAX_JOINT];
-    joint j = {tensors, views, 0, -1, true};
+    const int tensors = op->inputs + op->outs;
+    aicf_view *views = aicf_call_views(call);
+    joint j;
 
-    for (int p = 0; p < op->inputs + op->outs; p++) {
+    j.count = 0;
+    j.top = -1;
+    for (int p = 0; p < tensors; p++) {
         int i = param_start(call, p);
         *param = p;
         if (kernel->places[p] == kind && op->params_of[p].list < 0 && !t[i].absent) {
@@ -208,8 +207,8 @@ place_together(
                 !broadcasts_to(&t[i], shape, kind == AICF_PLACE_MATRIX ? 2 : 0)) {
                 return false;
             }
-            views[j.count] = &aicf_call_views(call)[i];
-            tensors[j.count++] = &t[i];
+            j.views[j.count] = &views[i];
+            j.t[j.count++] = &t[i];
         }
     }
     *param = kernel->model >= 0 ? kernel->model : 0;

@@ -47,6 +47,10 @@ text_dtype(text *out, aicf_dtype dtype)
             return;
         }
     }
+    if (!dtype) {
+        text_put(out, "an unknown dtype");
+        return;
+    }
     if (code < sizeof codes / sizeof *codes) {
         text_put(out, "%s%u", codes[code], bits);
     } else {

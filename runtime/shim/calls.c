@@ -37,8 +37,7 @@ new_handle(void)
     return atomic_fetch_add(&handles, 16);
 }
 
-/* ---- devices and errors
- * -------------------------------------------------------------------------- */
+/* ---- devices and errors --------------------------------------------------------------------- */
 
 cudaError_t
 cudaGetDevice(int *device)
@@ -142,8 +141,7 @@ cudaDeviceSynchronize(void)
     return LEAVE(enter_uncaptured(__func__), "%s", "");
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------ */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static cudaError_t
 take(void **memory, size_t bytes, cudaError_t error)
@@ -270,8 +268,7 @@ cudaMemGetInfo(size_t *free_bytes, size_t *total)
     return LEAVE(error, "%s", "");
 }
 
-/* ---- streams and events
- * ------------------------------------------------------------------------------- */
+/* ---- streams and events --------------------------------------------------------------------- */
 
 static cudaError_t
 make_stream(cudaStream_t *stream, cudaError_t error)

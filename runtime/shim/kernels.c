@@ -64,8 +64,7 @@ name_of(const kernel *k)
     return k ? k->name : "unregistered";
 }
 
-/* ---- registration
- * -------------------------------------------------------------------------------- */
+/* ---- registration --------------------------------------------------------------------------- */
 
 void **
 __cudaRegisterFatBinary(void *binary)
@@ -117,8 +116,7 @@ __cudaRegisterVar(
     (void)constant, (void)global;
 }
 
-/* ---- launches
- * ---------------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 unsigned
 __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
@@ -152,13 +150,17 @@ __cudaGetKernel(cudaKernel_t *handle, const void *symbol)
     return find(symbol) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }
 
-static bool
-is_legal(dim3 grid, dim3 block)
+/* A grid of nothing or too much is an invalid value, as seen with CUDA 13. */
+static cudaError_t
+check_sizes(dim3 grid, dim3 block)
 {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    return grid.x && grid.y && grid.z && threads && grid.x <= INT32_MAX && grid.y <= 65535 &&
-           grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
-           threads <= 1024;
+    if (!threads || block.x > 1024 || block.y > 1024 || block.z > 64 || threads > 1024) {
+        return cudaErrorInvalidConfiguration;
+    }
+    bool fits =
+        grid.x && grid.y && grid.z && grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535;
+    return fits ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 static cudaError_t
@@ -172,11 +174,9 @@ check(const kernel *k, configuration c)
     if (!k) {
         return cudaErrorInvalidDeviceFunction;
     }
-    if (!is_legal(c.grid, c.block)) {
-        return cudaErrorInvalidConfiguration;
-    }
-    return c.shared > 49152 && c.shared > (size_t)k->shared[device] ? cudaErrorInvalidValue
-                                                                    : cudaSuccess;
+    bool shared = c.shared <= 49152 || c.shared <= (size_t)k->shared[device];
+    cudaError_t sizes = check_sizes(c.grid, c.block);
+    return sizes ? sizes : shared ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 static cudaError_t
@@ -224,8 +224,7 @@ cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void
                         config->stream});
 }
 
-/* ---- attributes
- * ---------------------------------------------------------------------------------------- */
+/* ---- attributes ----------------------------------------------------------------------------- */
 
 cudaError_t
 cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
@@ -280,28 +279,4 @@ cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 {
     (void)flags;
     return occupancy(__func__, blocks, function, threads, shared);
-}
-
-/* ---- the driver
- * -------------------------------------------------------------------------------------------- */
-
-static int
-driver_call(void)
-{
-    return 0;
-}
-
-cudaError_t
-cudaGetDriverEntryPointByVersion(
-    const char *symbol, void **function, unsigned version, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *result)
-{
-    int (*any)(void) = driver_call;
-    int error = shim_enter(__func__);
-    memcpy(function, &any, sizeof any);
-    if (result) {
-        *result = cudaDriverEntryPointSuccess;
-    }
-    return (cudaError_t)shim_leave(
-        error, __func__, "symbol=%s version=%u flags=%llu", symbol, version, flags);
 }

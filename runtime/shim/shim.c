@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ORDERS = 32, LINE = 512 };
+enum { ORDERS = 32, LINE = 512, PUSHED = 8 };
 
 /* What is to happen at calls of one name. */
 typedef struct order {
@@ -26,11 +26,11 @@ typedef struct block {
     size_t bytes;
 } block;
 
-static const shim_state at_first = {.devices = 2, .arch = 90, .driver = 13000};
+static const shim_state at_first = {.devices = 2, .arch = 90, .driver = 13000, .started = ~0U};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static shim_state state = {.devices = 2, .arch = 90, .driver = 13000};
+static shim_state state = {.devices = 2, .arch = 90, .driver = 13000, .started = ~0U};
 static order orders[ORDERS];
 static int order_count;
 static char *lines;
@@ -41,6 +41,7 @@ static int file = -1;
 static bool aborts;
 
 static _Thread_local int current, last;
+static _Thread_local int stack[PUSHED], height; /* of contexts: the devices below the current one */
 
 static order *
 order_of(const char *call)
@@ -109,7 +110,7 @@ shim_reset(void)
     }
     live = 0;
     end();
-    current = last = 0;
+    current = last = height = 0;
 }
 
 const char *
@@ -220,9 +221,53 @@ shim_now(void)
 }
 
 void
+shim_start(unsigned devices)
+{
+    begin();
+    state.started = devices;
+    end();
+}
+
+unsigned
+shim_started(void)
+{
+    return shim_now().started;
+}
+
+static void
+start_current(void)
+{
+    begin();
+    state.started |= 1U << current;
+    end();
+}
+
+void
 shim_make_current(int device)
 {
     current = device;
+    start_current();
+}
+
+bool
+shim_push(int device)
+{
+    if (height == PUSHED) {
+        return false;
+    }
+    stack[height++] = current;
+    current = device;
+    return true;
+}
+
+bool
+shim_pop(void)
+{
+    if (height == 0) {
+        return false;
+    }
+    current = stack[--height];
+    return true;
 }
 
 int

@@ -29,14 +29,16 @@ void shim_devices(int count);
 void shim_arch(int arch);      /* ten times the compute capability of all devices; at first 90 */
 void shim_driver(int version); /* 13000 for CUDA 13.0; 0: no driver */
 int shim_device(void);         /* the calling thread's current device */
-int shim_live(void);           /* allocations that are not freed */
+/* Devices that have a context, as bits; at first all. What needs one adds its device. */
+void shim_start(unsigned devices);
+unsigned shim_started(void);
+int shim_live(void); /* allocations that are not freed */
 
 /* From the environment, at the first call: AICF_SHIM_LOG names a file that lines are appended to;
    AICF_SHIM_ABORT=1 aborts at any call but the registration of kernels;
    AICF_SHIM_FAIL=CALL:ERROR,... is shim_fail(CALL, ERROR, -1). */
 
-/* ---- for the calls ------------------------------------------------------------------------------
- */
+/* ---- for the calls -------------------------------------------------------------------------- */
 
 #pragma GCC visibility push(hidden)
 
@@ -50,11 +52,15 @@ int shim_note(int error, const char *call);
 
 typedef struct shim_state {
     int devices, arch, driver, broken;
+    unsigned started;
     bool capturing;
 } shim_state;
 
 shim_state shim_now(void);
+/* Of cudaSetDevice: the current device wherever nothing was pushed. */
 void shim_make_current(int device);
+bool shim_push(int device);
+bool shim_pop(void);
 /* The thread's last error; with `take` it is none afterwards. */
 int shim_last(bool take);
 

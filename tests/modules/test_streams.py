@@ -98,7 +98,7 @@ def test_the_stream(zoo: Any, fake: Fake, form: str, stream: object, used: int) 
 @pytest.mark.promise("S2", "FAULT-18")
 @pytest.mark.parametrize(
     "stream",
-    [-1, -2, 2**64, -(2**63), True, False, 1.0, "7", b"7", (0, 7), object(), np.int64(3), [7]],
+    [-1, -2, 2**64, -(2**63), True, False, 1.0, "7", b"7", (0, 7), object, np.int64(3), [7]],
     ids=repr,
 )
 def test_what_is_no_stream(zoo: Any, fake: Fake, stream: object) -> None:
@@ -367,8 +367,8 @@ def test_an_empty_array_interface(zoo: Any, fake: Fake, address: int | None) -> 
         ("data", (-(2**70), False)), ("data", (4096, 0)), ("data", (True, False)),
         ("data", (1.5, False)), ("version", "absent"), ("version", "3"), ("version", 4),
         ("version", -1), ("version", 2**70), ("strides", [4]), ("strides", (4, 4)),
-        ("strides", ("4",)), ("strides", (2**70,)), ("mask", object()), ("stream", 0),
-        ("stream", "1"), ("stream", 2**70),
+        ("strides", ("4",)), ("strides", (2**70,)), ("stream", 0), ("stream", "1"),
+        ("stream", 2**70), pytest.param("mask", object(), id="mask-object"),
     ],
     ids=repr,
 )  # fmt: skip

@@ -60,6 +60,42 @@ TEST(cuda_enter, "A4")
     CHECK_INT(test_last_error(), 0);
 }
 
+/* A caller's device without a context gets none from us, whatever fails. */
+TEST(cuda_enter_starts_no_context, "A4")
+{
+    int32_t previous;
+    void *memory;
+    shim_start(2);
+    CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+    CHECK_INT(shim_device(), 1);
+    CHECK_INT(test_count_up(data, 10, 1, NULL).kind, AICF_OK);
+    cuda->leave(previous);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(cuda->allocate(one, NULL, 8, &memory).kind, AICF_OK);
+    CHECK_INT(cuda->release(one, NULL, memory).kind, AICF_OK);
+    CHECK_INT(shim_device(), 0);
+    CHECK_INT(shim_count("cudaSetDevice"), 0);
+    CHECK_INT(shim_started(), 2);
+    /* One hold of ours, however often. */
+    CHECK_INT(shim_count("cuDevicePrimaryCtxRetain"), 3);
+    CHECK_INT(shim_count("cuDevicePrimaryCtxRelease"), 2);
+
+    static const char *const steps[] = {
+        "cudaGetDriverEntryPointByVersion", "cuDeviceGet", "cuDevicePrimaryCtxGetState",
+        "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        shim_fail(steps[i], 1, 1);
+        CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+        CHECK_INT(shim_device(), 1);
+        cuda->leave(previous);
+        CHECK_INT(shim_device(), 0);
+        CHECK_INT(shim_count("cudaSetDevice"), 2 * ((int)i + 1));
+        shim_start(2);
+    }
+    CHECK_INT(cuda->enter((aicf_device){2, 7}, &previous).native, 101);
+    CHECK_INT(shim_device(), 0);
+}
+
 /* Memory, waiting and synchronising happen on the device that they are for; the caller's comes
    back, also after a failure. */
 TEST(cuda_memory, "A4 S4")
@@ -111,7 +147,7 @@ TEST(cuda_foreign_errors, "C3")
     int32_t previous;
     void *memory;
     test_leave_error();
-    CHECK_INT(test_last_error(), 9);
+    CHECK_INT(test_last_error(), 1);
     CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
     CHECK_INT(test_count_up(data, 10, 1, NULL).kind, AICF_OK);
     cuda->leave(previous);
@@ -119,11 +155,17 @@ TEST(cuda_foreign_errors, "C3")
     CHECK_INT(cuda->synchronize(one, NULL).kind, AICF_OK);
     CHECK(!cuda->unusable());
     CHECK_INT(cuda->arch(one), 90);
-    CHECK_INT(test_last_error(), 9);
+    CHECK_INT(test_last_error(), 1);
     /* Ours took its place: something still stands there. */
     shim_fail("cudaMallocAsync", 2, 1);
     CHECK_INT(cuda->allocate(one, NULL, 8, &memory).native, 2);
     CHECK(test_last_error());
+    char text[768];
+    cuda->error_text(2, text, sizeof text);
+    CHECK_TEXT(text, "Before the call cudaErrorInvalidValue (1) stood on this thread");
+    /* A text that is about something else says nothing of it. */
+    cuda->error_text(1, text, sizeof text);
+    CHECK(!strstr(text, "stood"));
 }
 
 TEST(cuda_arch, "B19")
@@ -199,8 +241,7 @@ TEST(cuda_error_texts, "C3 C5 C7")
     }
 }
 
-/* ---- launches
- * --------------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 static aicf_status
 launch_count_up(const aicf_call *call)
@@ -231,6 +272,7 @@ prepare_on(int device, int64_t count)
     backends[0].first = 2;
     op.kernels = kernels;
     op.backends = backends;
+    op.code = "sm_80 sm_90 compute_90";
     frame_begin(&f, &op);
     f.call.head.stream = stream_at(64);
     for (int i = 0; i < 3; i++) {
@@ -273,7 +315,9 @@ TEST(cuda_launch_errors, "C3 A4")
         CHECK_INT(shim_device(), 0);
         CHECK_INT(test_last_error(), 0);
         const char *text = frame_text(&f, status);
-        CHECK_TEXT(text, "add: kernel vec on cuda:1: cudaError");
+        CHECK_TEXT(text, "add: kernel vec failed: cudaError");
+        CHECK_TEXT(text, "Launched with grid (4, 1, 1), block (256, 1, 1) and 0 bytes of dynamic");
+        CHECK_TEXT(text, " (on cuda:1, code for sm_80 sm_90 compute_90)");
     }
     CHECK_INT(aicf_call_launch(&f.call.head).kind, AICF_OK);
     shim_fail("cudaSetDevice", 46, 1);
@@ -281,12 +325,37 @@ TEST(cuda_launch_errors, "C3 A4")
     CHECK_INT(shim_count("cudaLaunchKernel"), (int)(sizeof codes / sizeof *codes) + 1);
 }
 
+/* The configuration is told of the launch that failed, and of nothing else. */
+TEST(cuda_launch_is_told_once, "C3")
+{
+    void *memory;
+    CHECK_INT(prepare_on(1, 1000).kind, AICF_OK);
+    shim_fail("cudaLaunchKernel", 9, 1);
+    aicf_status status = aicf_call_launch(&f.call.head);
+    /* Giving the workspace back does not hide it, even where that fails too. */
+    CHECK_INT(cuda->allocate(one, NULL, 8, &memory).kind, AICF_OK);
+    shim_fail("cudaLaunchKernel", 9, 1);
+    status = aicf_call_launch(&f.call.head);
+    shim_fail("cudaFreeAsync", 2, 1);
+    CHECK_INT(cuda->release(one, NULL, memory).native, 2);
+    CHECK_TEXT(frame_text(&f, status), "Launched with grid (4, 1, 1)");
+    CHECK(!strstr(frame_text(&f, (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, 2}), "Launched"));
+    shim_fail("cudaMallocAsync", 9, 1);
+    status = cuda->allocate(one, NULL, 8, &memory);
+    CHECK(!strstr(frame_text(&f, status), "Launched"));
+    shim_fail("cudaLaunchKernel", 9, 1);
+    CHECK_INT(aicf_call_launch(&f.call.head).native, 9);
+    CHECK_INT(aicf_call_launch(&f.call.head).kind, AICF_OK);
+    status = (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, 9};
+    CHECK(!strstr(frame_text(&f, status), "Launched"));
+}
+
 /* SHIM refuses the grids that a GPU refuses. */
 TEST(cuda_grids, "C4 C1")
 {
     CHECK_INT(test_count_up(data, 256, 65535, NULL).kind, AICF_OK);
-    CHECK_INT(test_count_up(data, 256, 65536, NULL).native, 9);
-    CHECK_INT(test_count_up(data, 0, 1, NULL).native, 9);
+    CHECK_INT(test_count_up(data, 256, 65536, NULL).native, 1);
+    CHECK_INT(test_count_up(data, 0, 1, NULL).native, 1);
     CHECK_INT(test_count_up(data, (INT64_C(1) << 31) * 256 - 256, 1, NULL).kind, AICF_OK);
 }
 

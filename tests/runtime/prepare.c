@@ -166,7 +166,7 @@ TEST(launch_device, "A4")
     aicf_status status = aicf_call_launch(&f.call.head);
     CHECK_INT(status.backend, 0);
     CHECK_INT(device_notes.left, 2);
-    CHECK_TEXT(frame_text(&f, status), "add: kernel wide on cuda:1: deviceError4");
+    CHECK_TEXT(frame_text(&f, status), "add: kernel wide failed: deviceError4 (on cuda:1)");
     launched = NULL;
     device_notes.fails = true;
     CHECK_INT(aicf_call_launch(&f.call.head).native, 77);
@@ -349,6 +349,8 @@ TEST(axis, "A6")
         frame_text(&f, aicf_unsupported(AICF_CHECK_VALUE, 0, 0)),
         "axis = 3 is out of range; x has 3 dims");
     refused(bias(-4, F32(data, 2, 3, 4), F32(data, 2), F32(data, 2, 3, 4)), AICF_CHECK_VALUE, 0, 0);
+    CHECK_TEXT(
+        frame_text(&f, aicf_unsupported(AICF_CHECK_VALUE, 0, 0)), "axis = -4 is out of range");
     refused(
         bias(0, tensor_of(AICF_F32, data, 0, NULL, NULL), F32(data, 2), F32(data, 2)),
         AICF_CHECK_VALUE, 0, 0);
@@ -582,6 +584,13 @@ TEST(lists_that_agree, "")
     t[1].read_only = false;
     accepted(adam(2, t));
     CHECK(f.call.scalar.data == data + 300);
+    /* `ps` may be exactly `gs`, tensor by tensor. */
+    aicf_tensor same[] = {
+        F32(data, 5), F32(data + 50, 5), F32(data, 5), F32(data + 50, 5), absent_tensor()};
+    accepted(adam(2, same));
+    same[2] = F32(data + 50, 5);
+    same[3] = F32(data + 100, 5);
+    refused(adam(2, same), AICF_CHECK_OVERLAP, 0, 1);
     t[0] = absent_tensor();
     accepted(adam(0, t));
     CHECK(!f.call.head.launch);
@@ -799,8 +808,9 @@ TEST(short_way_agrees, "FAULT-16")
                 aicf_view *a = frame_view(&f, i), *b = frame_view(&g, i);
                 bool view = kernels[f.call.head.kernel].places[i] != AICF_PLACE_POINTER;
                 CHECK(a->data == b->data);
-                CHECK(!view || (a->rank == b->rank && a->sizes[0] == b->sizes[0] &&
-                                a->strides[0] == b->strides[0]));
+                CHECK(
+                    !view || (a->rank == b->rank && a->sizes[0] == b->sizes[0] &&
+                              a->strides[0] == b->strides[0]));
             }
         }
     }

@@ -7,8 +7,7 @@
 
 #include <aicf/expression.h>
 
-/* ---- backends and launches
- * ------------------------------------------------------------------------ */
+/* ---- backends and launches ------------------------------------------------------------------ */
 
 struct device_notes device_notes = {0, 0, 0, 90, false};
 aicf_status launch_answer;
@@ -97,8 +96,7 @@ launch_add(const aicf_call *call)
     return launch_answer;
 }
 
-/* ---- words of descriptors
- * ---------------------------------------------------------------------------- */
+/* ---- words of descriptors ------------------------------------------------------------------- */
 
 #define PARAM_IN(n) {.name = n, .role = AICF_IN, .list = -1, .order = -1}
 #define PARAM_OPTIONAL(n) {.name = n, .role = AICF_IN, .optional = true, .list = -1, .order = -1}
@@ -158,8 +156,7 @@ static const aicf_op_backend host_only[] = {
      .layout_text = "layout dense",               \
      .entries = one_entry}
 
-/* ---- add: broadcast, several backends
- * -------------------------------------------------------------------- */
+/* ---- add: broadcast, several backends ------------------------------------------------------- */
 
 static const aicf_param add_params[] = {
     PARAM_IN("a"),
@@ -265,8 +262,7 @@ const aicf_op add_row = {
     .backend_count = 2,
 };
 
-/* ---- bias: an axis
- * ------------------------------------------------------------------------------------------ */
+/* ---- bias: an axis -------------------------------------------------------------------------- */
 
 static const aicf_param bias_params[] = {PARAM_IN("x"), PARAM_IN("bias"), PARAM_OUT("out", 1)};
 static const aicf_dim bias_dims[] = {
@@ -296,8 +292,7 @@ const aicf_op bias_row = {
     .defaults = axis_one,
 };
 
-/* ---- gemm: matrices, optional arguments, a where
- * ---------------------------------------------------------------- */
+/* ---- gemm: matrices, optional arguments, a where -------------------------------------------- */
 
 static const aicf_param gemm_params[] = {
     PARAM_IN("a"), PARAM_IN("b"), PARAM_OPTIONAL("bias"), PARAM_OPTIONAL("c"), PARAM_OUT("out", 8)};
@@ -373,8 +368,7 @@ const aicf_op gemm_row = {
     .where_count = 1,
 };
 
-/* ---- sum: axes; late: a reduced shape before the pack it reduces
- * ---------------------------------------------------- */
+/* ---- sum: axes; late: a reduced shape before the pack it reduces ---------------------------- */
 
 static const aicf_attr sum_attrs[] = {
     {.name = "axes", .kind = AICF_ATTR_AXES, .of = 0, .offset = offsetof(row_call, axes)},
@@ -448,8 +442,7 @@ const aicf_op permute_row = {
     .defaults = all_axes,
 };
 
-/* ---- concat: a list whose N varies; adam: lists that agree index by index
- * ------------------------------------------- */
+/* ---- concat: a list whose N varies; adam: lists that agree index by index ------------------- */
 
 static const aicf_param concat_params[] = {
     {.name = "xs", .role = AICF_IN, .list = 0, .order = -1}, PARAM_OUT("out", 0)};
@@ -488,7 +481,7 @@ const aicf_op concat_row = {
 };
 
 static const aicf_param adam_params[] = {
-    {.name = "ps", .role = AICF_INOUT, .list = 0, .order = -1},
+    {.name = "ps", .role = AICF_INOUT, .list = 0, .order = -1, .exact = 2},
     {.name = "gs", .role = AICF_IN, .list = 0, .order = -1},
     PARAM_SCALAR("lr"),
 };
@@ -513,8 +506,7 @@ const aicf_op adam_row = {
     .attr_count = 1,
 };
 
-/* ---- conv: a let; loss: two shapes
- * ------------------------------------------------------------------------------------ */
+/* ---- conv: a let; loss: two shapes ---------------------------------------------------------- */
 
 static const aicf_param conv_params[] = {PARAM_IN("x"), PARAM_IN("w"), PARAM_OUT("out", 0)};
 enum { V_N, V_H, V_R, V_P };
@@ -585,8 +577,7 @@ static const aicf_shape loss_shapes[] = {
 static const aicf_kernel loss_kernels[] = {DENSE_KERNEL};
 const aicf_op loss_row = {ROW(loss, 1, 1, 0), ONE_VARIANT(AICF_F32, AICF_F32), HOST};
 
-/* ---- scale, fill: scalars; norm: optional outs; pair: a free dtype
- * ------------------------------------------------------ */
+/* ---- scale, fill: scalars; norm: optional outs; pair: a free dtype -------------------------- */
 
 static const aicf_param scale_params[] = {
     PARAM_IN("x"), PARAM_OUT("out", 1), PARAM_SCALAR("factor")};

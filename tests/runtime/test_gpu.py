@@ -1,4 +1,4 @@
-"""libaicf's CUDA runtime on a GPU: the backend, launches, a first launch in a graph, torch beside."""
+"""libaicf's CUDA runtime on a GPU: the backend, launches, a launch in a graph, torch beside."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ assert kernels.test_count_up(x, N, 1, None).kind == 0
 cuda.leave(previous)
 assert cuda.synchronize(device, None).kind == 0
 assert has(1)
-assert kernels.test_count_up(x, N, 65536, None).native == 9
+assert kernels.test_count_up(x, N, 65536, None).native == 1
 assert kernels.test_last_error() == 0
 kernels.test_leave_error()
 assert cuda.enter(device, ctypes.byref(previous)).kind == 0
 assert kernels.test_count_up(x, N, 1, None).kind == 0
-assert kernels.test_last_error() == 9
+assert kernels.test_last_error() == 1
 assert cuda.enter(Device(2, 99), ctypes.byref(previous)).native == 101
 assert cuda.wait(device, None, 2).kind == 0
 assert cuda.release(device, None, x).kind == 0
@@ -103,6 +103,29 @@ y = P()
 assert cuda.allocate(second, None, 4 * N, ctypes.byref(y)).kind == 0
 assert kernels.test_get_device() == 0
 assert cuda.release(second, None, y).kind == 0
+"""
+
+# Nothing of this process was on device 0 before, and nothing is afterwards.
+NO_CONTEXT = """
+driver = ctypes.CDLL("libcuda.so.1")
+def is_active(number):
+    flags, active = ctypes.c_uint(), ctypes.c_int(-1)
+    assert driver.cuDevicePrimaryCtxGetState(number, ctypes.byref(flags), ctypes.byref(active)) == 0
+    return active.value
+assert is_active(0) == 0
+device = Device(2, 1)
+assert cuda.allocate(device, None, 4 * N, ctypes.byref(x)).kind == 0
+for times in (1, 2):
+    assert cuda.enter(device, ctypes.byref(previous)).kind == 0
+    assert kernels.test_get_device() == 1
+    if times == 1:
+        assert kernels.test_copy(x, bytes(4 * N), 4 * N) == 0
+    assert kernels.test_count_up(x, N, 1, None).kind == 0
+    assert has(times)
+    cuda.leave(previous)
+    assert kernels.test_get_device() == 0
+assert cuda.release(device, None, x).kind == 0
+assert is_active(1) == 1 and is_active(0) == 0
 """
 
 
@@ -143,3 +166,4 @@ def test_two_devices(cuda_library: Path, kernels: Path) -> None:
     if count.value < 2:
         pytest.skip("one GPU only")
     run_on_gpu(HEAD + TWO, cuda_library, kernels)
+    run_on_gpu(HEAD + NO_CONTEXT, cuda_library, kernels)

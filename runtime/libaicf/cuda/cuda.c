@@ -8,7 +8,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "device.h"
 #include "error.h"
+#include "failure.h"
 
 enum { MAX_DEVICES = 64 };
 
@@ -47,44 +49,39 @@ begin(void)
     return forked ? cudaErrorInitializationError : cudaPeekAtLastError();
 }
 
+/* The same at the start of what may fail on its own account. */
+static cudaError_t
+begin_call(void)
+{
+    cudaError_t before = begin();
+    failure_begin(forked ? 0 : (int32_t)before);
+    return before;
+}
+
 static aicf_status
 end(cudaError_t before, cudaError_t error)
 {
     if (error == cudaSuccess) {
         return aicf_ok();
     }
+    failure_note((int32_t)error);
     if (before == cudaSuccess) {
         cudaGetLastError();
     }
     return (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, (int32_t)error};
 }
 
-/* Makes `device` current; *previous is what leave puts back, -1 if nothing. */
 static cudaError_t
 enter_device(int32_t device, int32_t *previous)
 {
-    int current;
     *previous = -1;
-    cudaError_t error = forked ? cudaErrorInitializationError : cudaGetDevice(&current);
-    if (error == cudaSuccess && current != device) {
-        error = cudaSetDevice(device);
-        *previous = error == cudaSuccess ? current : -1;
-    }
-    return error;
-}
-
-static void
-leave_device(int32_t previous)
-{
-    if (previous >= 0) {
-        cudaSetDevice(previous);
-    }
+    return forked ? cudaErrorInitializationError : device_enter(device, previous);
 }
 
 static aicf_status
 enter(aicf_device device, int32_t *previous)
 {
-    cudaError_t before = begin();
+    cudaError_t before = begin_call();
     return end(before, enter_device(device.index, previous));
 }
 
@@ -150,14 +147,14 @@ allocate(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
     if (bytes == 0) {
         return aicf_ok();
     }
-    cudaError_t before = begin();
+    cudaError_t before = begin_call();
     cudaError_t error = enter_device(device.index, &previous);
     if (error == cudaSuccess) {
         error = bytes < 0 ? cudaErrorInvalidValue
                           : cudaMallocAsync(memory, (size_t)bytes, native(stream));
     }
     aicf_status status = end(before, error);
-    leave_device(previous);
+    device_leave(previous);
     return status;
 }
 
@@ -174,7 +171,7 @@ release(aicf_device device, aicf_stream stream, void *memory)
         error = cudaFreeAsync(memory, native(stream));
     }
     aicf_status status = end(before, error);
-    leave_device(previous);
+    device_leave(previous);
     return status;
 }
 
@@ -202,13 +199,13 @@ wait(aicf_device device, aicf_stream stream, aicf_stream other)
     if (stream == other) {
         return aicf_ok();
     }
-    cudaError_t before = begin();
+    cudaError_t before = begin_call();
     cudaError_t error = enter_device(device.index, &previous);
     if (error == cudaSuccess) {
         error = wait_for_event(native(stream), native(other));
     }
     aicf_status status = end(before, error);
-    leave_device(previous);
+    device_leave(previous);
     return status;
 }
 
@@ -216,13 +213,13 @@ static aicf_status
 synchronize(aicf_device device, aicf_stream stream)
 {
     int32_t previous;
-    cudaError_t before = begin();
+    cudaError_t before = begin_call();
     cudaError_t error = enter_device(device.index, &previous);
     if (error == cudaSuccess) {
         error = cudaStreamSynchronize(native(stream));
     }
     aicf_status status = end(before, error);
-    leave_device(previous);
+    device_leave(previous);
     return status;
 }
 
@@ -233,7 +230,7 @@ const aicf_backend aicf_backend_cuda = {
     .unusable = unusable,
     .arch = arch,
     .enter = enter,
-    .leave = leave_device,
+    .leave = device_leave,
     .allocate = allocate,
     .release = release,
     .wait = wait,

@@ -1,7 +1,8 @@
 #!/bin/sh
 # One CUDA runtime for all modules, inside libaicf. The symbols of libcudart_static.a are hidden, so a
 # version script alone exports none: those of calls.txt are renamed rt_* in a copy of the archive, and
-# one-jump trampolines stand under the old names, with the version AICF_1.
+# one-jump trampolines stand under the old names, with the version AICF_1. A call that is marked `noted`
+# jumps to noted_* of launch.c, which reaches the copy as native_*.
 #
 #   cudart.sh include NVCC...                     the toolkit's include folder
 #   cudart.sh archive NVCC...                     its libcudart_static.a
@@ -28,9 +29,14 @@ find_file() {
 
 trampolines() {
     awk 'BEGIN {print ".text"}
+        function jump(from, to) {
+            printf ".globl %s\n.type %s,@function\n%s: jmp %s\n", from, from, from, to
+            printf ".size %s,.-%s\n", from, from
+        }
         {t = "trampoline_" $1
-         printf ".globl %s\n.type %s,@function\n%s: jmp rt_%s\n.size %s,.-%s\n", t, t, t, $1, t, t
+         jump(t, ($2 == "noted" ? "noted_" : "rt_") $1)
          printf ".symver %s,%s@@@AICF_1\n", t, $1}
+        $2 == "noted" {jump("native_" $1, "rt_" $1); print ".hidden native_" $1}
         END {print ".section .note.GNU-stack,\"\",@progbits"}'
 }
 
@@ -39,13 +45,14 @@ make_runtime() {
     shift 4
     archive=$(find_file libcudart_static.a "$@")/libcudart_static.a
     nm --defined-only "$archive" 2>/dev/null | awk '{print $3}' | sort -u >"$out.has"
-    grep -v '^#' "$calls" | sort -u | comm -12 - "$out.has" >"$out.calls"
+    grep -v '^#' "$calls" | sort -u | join - "$out.has" >"$out.jumps"
+    awk '{print $1}' "$out.jumps" >"$out.calls"
     awk '{print $1 " rt_" $1}' "$out.calls" >"$out.names"
-    trampolines <"$out.calls" >"$out.s"
+    trampolines <"$out.jumps" >"$out.s"
     $cc -c "$out.s" -o "$out.o"
     $objcopy --redefine-syms="$out.names" "$archive" "$out.a.new"
     mv -f "$out.a.new" "$out.a"
-    rm -f "$out.has"
+    rm -f "$out.has" "$out.jumps"
 }
 
 what=$1

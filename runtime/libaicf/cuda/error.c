@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "failure.h"
+
 /* After these the context is lost: every later call of the process fails. */
 static const cudaError_t fatal[] = {
     cudaErrorECCUncorrectable,
@@ -110,10 +112,11 @@ put_remedy(int32_t native, char *text, size_t size)
 void
 cuda_error_text(int32_t native, char *text, size_t size)
 {
-    char remedy[240] = "";
+    char remedy[240] = "", failure[320];
     cudaError_t error = (cudaError_t)native;
     put_remedy(native, remedy, sizeof remedy);
+    failure_text(native, failure, sizeof failure);
     snprintf(
-        text, size, "%s (%d): %s%s%s", cudaGetErrorName(error), native, cudaGetErrorString(error),
-        remedy[0] ? ". " : "", remedy);
+        text, size, "%s (%d): %s%s%s%s", cudaGetErrorName(error), native, cudaGetErrorString(error),
+        remedy[0] ? ". " : "", remedy, failure);
 }

@@ -8,7 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* "cudaErrorX (35): what it means. What helps." Calls nothing that sets an error. */
+/* "cudaErrorX (35): what it means. What helps." and, of a launch, how it was launched. Calls
+   nothing that sets an error. */
 void cuda_error_text(int32_t native, char *text, size_t size);
 
 /* This process is the child of one that had used CUDA. */

@@ -14,12 +14,13 @@ class Unsupported(TypeError, ValueError):
     """The argument that it is about, None where it is about several."""
 
 class CudaError(RuntimeError):
-    """A backend failed."""
+    """A backend failed, or is not there."""
 
     op: str | None
+    """None where no op failed but an allocation."""
     kernel: str | None
     code: int | None
-    """The backend's own number of the error."""
+    """The backend's own number of the error; None where there is no backend to have one."""
     name: str | None
     """The backend's own name of the error."""
 
@@ -56,10 +57,12 @@ class Tensor:
 @final
 class Call:
     """An op bound to its tensors: checked once, then only launched. It keeps their memory alive: a
-    tensor that is resized or given other memory leaves the call on the old one."""
+    tensor that is given other memory leaves the call on the old one. Memory that torch resizes is
+    not the call's any more: launches then raise Unsupported until `set` gives them the tensor
+    again."""
 
     def __call__(self) -> None:
-        """Launches. Raises CudaError if that fails."""
+        """Launches. Raises CudaError if that fails, Unsupported where a tensor was resized."""
     def set(self, **arguments: Any) -> None:
         """Puts other tensors, attributes or options in their places. Checks all that depends on
         them; raises as `bind` does, and the call is then as it was."""

@@ -1,0 +1,23 @@
+/* What failed last on this thread, beyond its error's number: for the error's text alone. */
+#ifndef AICF_CUDA_FAILURE_H
+#define AICF_CUDA_FAILURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+/* A call begins, while the error `before` stands on the thread: what failed earlier is none of its
+   failures. */
+void failure_begin(int32_t before);
+
+/* A step of that call failed; a launch that failed before it stays the one to tell of. */
+void failure_note(int32_t error);
+
+/* ". Launched with grid ..." and what stood there before, if `native` is what failed
+   last; else an empty text. */
+void failure_text(int32_t native, char *text, size_t size);
+
+#pragma GCC visibility pop
+
+#endif
