@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
-from launchers import F32, Launchers, Scalar, source_hash, suffix
+# In the place of this file's own folder, where this file is `gpu`.
+sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
+from gpu.launchers import F32, Launchers, Scalar, source_hash, suffix  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

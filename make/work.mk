@@ -1,5 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
-.PHONY: all help clean bootstrap demo test check promises lint format dist profile release new-op
+.PHONY: all help clean bootstrap demo test test-gpu check check-table promises format dist profile \
+    release new-op bench-opgen bench-gpu sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -13,26 +14,48 @@ clean: ## remove what was built, and generated/ unless it came in a tarball
 bootstrap: ## install what is missing: compiler, headers, libyaml, .venv with the pinned packages
 	@sh tools/bootstrap.sh
 
+# Tests and tools start makes of their own, which must not take this one's flags and job slots.
+ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 # What needs the packages of .venv runs in a make of its own: PYTHON is looked for when it starts.
 demo: bootstrap ## the main job in a minute: train, run, compare, then add an op
 	@sh tools/bootstrap.sh demo
 	@$(MAKE) --no-print-directory run-demo
 run-demo: all
-	@PYTHONPATH=$(B)/python $(PYTHON) examples/demo.py
+	@$(ALONE) PYTHONPATH=$(B)/python $(PYTHON) examples/demo.py
 
 test: bootstrap ## every test; TESTS="tests/build -k stamp" only these
 	@$(MAKE) --no-print-directory run-test
 TESTS ?=
+JOBS ?= 2
 run-test: all
-	@PYTHONPATH=$(B)/python $(PYTHON) -m pytest $(TESTS)
+	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(TESTS)
 
-check: bootstrap ## style, types, and that every promise has a test
+test-gpu: bootstrap ## the tests that need a GPU; writes their report, which `make check` compares
+	@$(MAKE) --no-print-directory run-test-gpu
+run-test-gpu: all
+	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/gpu_report.py run $(TESTS)
+
+bench-gpu: all ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
+	@$(PYTHON) tests/gpu/launchers.py link $(B) $(GEN)/include $(B)/gpu/launchers.so
+	@$(PYTHON) bench/gpu.py $(B)/gpu/launchers.so docs/measurements/gpu.json
+
+sanitize: all ## every CUDA kernel under compute-sanitizer, and the faults that it must report
+	@B=$(B) $(PYTHON) tests/gpu/sanitize.py --json docs/measurements/sanitize.json
+
+check: bootstrap ## style, types, docs that tools write, promises, what a GPU has verified
 	@$(MAKE) --no-print-directory run-check
-run-check:
-	@$(PYTHON) tools/check.py
+run-check: all
+	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/check.py
+
+check-table: ## every fault of the table, each with its place
+	@$(MAKE) --no-print-directory run-check-table
+run-check-table: $(OPGEN)
+	@$(OPGEN) --check $(TABLE)
 
 promises: ## each id, its tests, their last result; fails on an id with no test
-	@$(PYTHON) tools/promises.py
+	@$(MAKE) --no-print-directory run-promises
+run-promises: all
+	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/promises.py
 
 format: ## lay out C, CUDA and Python as `make check` wants it
 	@$(PYTHON) tools/check.py --fix
@@ -46,8 +69,11 @@ new-op: ## OP=name: the files that a new row needs, and the row to start from
 profile: ## OP=name: print the command that profiles its kernels on a GPU
 	@sh make/profile.sh "$(OP)" $(B) $(PYTHON)
 
+bench-opgen: $(OPGEN) ## opgen on 1,000 and 10,000 rows, beside its marks
+	@$(PYTHON) bench/opgen.py $(OPGEN) --json docs/measurements/opgen.json
+
 dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-demo run-test run-check run-dist
+.PHONY: run-demo run-test run-test-gpu run-check run-check-table run-promises run-dist

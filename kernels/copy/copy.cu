@@ -1,4 +1,5 @@
-// out = x (cuda), any dtype: only the size of an element matters, so kernels are one a size.
+// out = x (cuda), any dtype: only the size of an element matters, so kernels are one a size, and
+// one for bool, of which any byte but 0 is true and is written as 1.
 //   flat: one order without gaps: bytes, 16 at a time between a peeled head and tail where both
 //     addresses have one phase, else element by element
 //   strided: any views of one shape: by index, in parts of less than 2^31 elements
@@ -7,11 +8,47 @@
 // x and out are apart (the row has no overlap). Bound by bytes.
 #include <aicf_ops/copy.h>
 
+#include <type_traits>
+
 #include <aicf/cuda/elementwise.cuh>
 
 namespace aicf::copy {
 
 using elementwise::kBlock;
+
+struct truth {
+    uint8_t byte;
+};
+
+template <typename T>
+__device__ inline T
+as_written(T x)
+{
+    return x;
+}
+
+__device__ inline truth
+as_written(truth x)
+{
+    return {static_cast<uint8_t>(x.byte != 0)};
+}
+
+template <typename T>
+__device__ inline words
+as_written(words w, T)
+{
+    return w;
+}
+
+__device__ inline words
+as_written(words w, truth)
+{
+#pragma unroll
+    for (uint32_t &word : w.word) {
+        word = __vsetne4(word, 0); // 1 in each byte that is not 0
+    }
+    return w;
+}
 
 template <int kBytes> struct element_type;
 template <> struct element_type<1> {
@@ -26,28 +63,36 @@ template <> struct element_type<4> {
 template <> struct element_type<8> {
     using type = uint64_t;
 };
-template <typename T> using element_t = typename element_type<static_cast<int>(sizeof(T))>::type;
+template <typename T> struct element_of : element_type<static_cast<int>(sizeof(T))> {};
+template <> struct element_of<aicf_bool> {
+    using type = truth;
+};
+template <typename T> using element_t = typename element_of<T>::type;
 
 // ---- flat ---------------------------------------------------------------------------------------
 
-// Requires x + head and out + head on 16-byte boundaries. Block 0 does the head and the tail.
+// T is a byte, or a truth. Requires x + head and out + head on 16-byte boundaries. Block 0 does the
+// head and the tail.
+template <typename T>
 __global__ void
 __launch_bounds__(kBlock)
-    flat(const uint8_t *__restrict__ x, uint8_t *__restrict__ out, int64_t head, int64_t n)
+    flat(const T *__restrict__ x, T *__restrict__ out, int64_t head, int64_t n)
 {
+    static_assert(sizeof(T) == 1, "counted in bytes");
     int64_t packs = (n - head) / kPackBytes;
     int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (i < packs) {
-        store_words(out + head + i * kPackBytes, load_words(x + head + i * kPackBytes));
+        words held = load_words(x + head + i * kPackBytes);
+        store_words(out + head + i * kPackBytes, as_written(held, T{}));
     }
 
     if (blockIdx.x == 0) {
         int64_t tail = head + packs * kPackBytes + threadIdx.x;
         if (threadIdx.x < head) {
-            out[threadIdx.x] = x[threadIdx.x];
+            out[threadIdx.x] = as_written(x[threadIdx.x]);
         }
         if (tail < n) {
-            out[tail] = x[tail];
+            out[tail] = as_written(x[tail]);
         }
     }
 }
@@ -71,7 +116,7 @@ __launch_bounds__(kBlock) scalar(const T *__restrict__ x, T *__restrict__ out, i
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) {
         if (first + u * kBlock < n) {
-            out[first + u * kBlock] = held[u];
+            out[first + u * kBlock] = as_written(held[u]);
         }
     }
 }
@@ -82,7 +127,7 @@ template <typename T>
 __device__ inline T
 apply(same, const T (&x)[1])
 {
-    return x[0];
+    return as_written(x[0]);
 }
 
 template <typename T>
@@ -149,7 +194,7 @@ __launch_bounds__(kBlock) transpose(const __grid_constant__ tiles<T> p)
 #pragma unroll
     for (int r = row; r < kTile<T>; r += kTileRows<T>) {
         if (along + column < p.size_along && across + r < p.size_across) {
-            out[column + r * p.out_pitch] = tile[column][r];
+            out[column + r * p.out_pitch] = as_written(tile[column][r]);
         }
     }
 }
@@ -221,10 +266,11 @@ launch_flat(const void *x, void *out, int64_t n, aicf_stream stream)
             scalar<T>, static_cast<unsigned>(ceil_div(n, kBlock * 8)), kBlock, 0, stream,
             static_cast<const T *>(x), static_cast<T *>(out), n);
     }
+    using byte = std::conditional_t<std::is_same_v<T, truth>, truth, uint8_t>;
     int64_t bytes = n * static_cast<int64_t>(sizeof(T));
     return aicf::launch(
-        flat, static_cast<unsigned>(ceil_div(bytes / kPackBytes + 1, kBlock)), kBlock, 0, stream,
-        static_cast<const uint8_t *>(x), static_cast<uint8_t *>(out),
+        flat<byte>, static_cast<unsigned>(ceil_div(bytes / kPackBytes + 1, kBlock)), kBlock, 0,
+        stream, static_cast<const byte *>(x), static_cast<byte *>(out),
         head_of(static_cast<const uint8_t *>(x), bytes), bytes);
 }
 

@@ -178,7 +178,9 @@ activate(float x, int act)
         return x <= 0.0f ? 0.0f : x; // NaN passes
     }
     if (act == AICF_GEMM_ACT_GELU) {
-        return 0.5f * x * (1.0f + erff(x * kRootHalf));
+        // erfc and not 1 + erf, which loses the small values; below -40 it is 0, of -inf too.
+        float y = x < -40.0f ? -40.0f : x;
+        return y * (0.5f * erfcf(-y * kRootHalf));
     }
     return x;
 }

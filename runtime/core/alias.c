@@ -2,8 +2,8 @@
    set_() would free the memory under us. An alias of our own keeps the storage; but that one's
    resize_() still moves it, so whoever launches asks first whether it did.
 
-   Torch's own answer takes it longer than a launch does, so the two words of the storage that change
-   are read directly: where they lie is proved once, on a storage of ours that is resized. */
+   Torch's own answer takes it longer than a launch does, so the two words of the storage that
+   change are read directly: where they lie is proved once, on a storage of ours that is resized. */
 #include "core.h"
 
 typedef struct alias_owner {

@@ -222,7 +222,7 @@ block_launch(block *b)
     }
     if (call->launch) {
         bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);
-        status = as_is ? launch(b->handle, call, NULL) : block_launch_copy(b);
+        status = as_is ? launch(b->handle, call, b->lead) : block_launch_copy(b);
     }
     if (status.kind) {
         raise_status(b->handle, call, NULL, status);

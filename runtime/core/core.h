@@ -53,7 +53,7 @@ typedef struct core_state {
     PyObject *names[NAME_COUNT];
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
-    int numpy_layout; /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
+    int numpy_layout;    /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
     int storage_address; /* word of torch's storages: 0 not looked for, -1 none */
     int storage_bytes;
     bool sync; /* AICF_DEBUG=sync */
@@ -294,8 +294,8 @@ PyObject *text_decoded(const char *text);
    Steals the values; a NULL among them is the error that is set. */
 void
 raise_with(PyObject *class, const char *text, const char *const *names, PyObject *const *values);
-/* aicf_rt.CudaError for a backend's own error, 0 where it could not even be asked. `op` and `kernel`
-   may be NULL. */
+/* aicf_rt.CudaError for a backend's own error, 0 where it could not even be asked. `op` and
+   `kernel` may be NULL. */
 void raise_failed(
     const core_state *core, const aicf_backend *backend, int32_t code, const char *op,
     const char *kernel, const char *text);

@@ -86,6 +86,9 @@ dtype_by_object(PyObject *value)
     const char *word = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     const char *dot = word ? strrchr(word, '.') : NULL;
     const dtype_words *found = word ? by_word(dot ? dot + 1 : word) : NULL;
+    if (text && !word) {
+        PyErr_Clear(); /* no UTF-8: none of ours */
+    }
     Py_XDECREF(text);
     return found;
 }

@@ -139,6 +139,27 @@ with_workspace(
     return status;
 }
 
+/* On the current stream of the tensors' framework; on one that the caller gave, behind what that
+   framework has queued so far. */
+static aicf_status
+find_stream(aicf_call *call, const aicf_backend *backend, const source *lead)
+{
+    if (backend->host || (call->stream_given && !lead)) {
+        return aicf_ok();
+    }
+    aicf_stream current = stream_current(lead, call->device);
+    if (!call->stream_given) {
+        call->stream = current;
+        return aicf_ok();
+    }
+    if (current == call->stream || !backend->wait) {
+        return aicf_ok();
+    }
+    aicf_status status = backend->wait(call->device, call->stream, current);
+    status.backend = call->op->kernels[call->kernel].backend;
+    return status;
+}
+
 aicf_status
 launch(aicf_handle *handle, aicf_call *call, const source *lead)
 {
@@ -146,8 +167,9 @@ launch(aicf_handle *handle, aicf_call *call, const source *lead)
         return aicf_ok();
     }
     const aicf_backend *backend = backend_of_call(call);
-    if (!backend->host && !call->stream_given) {
-        call->stream = stream_current(lead, call->device);
+    aicf_status status = find_stream(call, backend, lead);
+    if (status.kind) {
+        return status;
     }
     return call->workspace_size ? with_workspace(handle, call, backend, lead)
                                 : launch_kernel(handle, call, backend);

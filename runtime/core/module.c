@@ -89,8 +89,7 @@ require_main(void)
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) {
         return 0;
     }
-    PyErr_SetString(
-        PyExc_ImportError, "aicf_rt._core does not support loading in subinterpreters");
+    PyErr_SetString(PyExc_ImportError, "aicf_rt._core does not support loading in subinterpreters");
     return -1;
 }
 

@@ -129,7 +129,7 @@ read_whole(frame *f, int i, int (*ask)(frame *, int))
         done = refuse_opaque(f, i);
         f->t[i].source = record;
     }
-    if (done == 0 && !f->t[i].refused && finish_read(f, i) < 0) {
+    if (done == 0 && finish_read(f, i) < 0) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
         tensor_release(&f->t[i]);

@@ -44,6 +44,9 @@ device_parse(PyObject *value, aicf_device *device)
     } else if (cuda) {
         cuda = !word[4];
     }
+    if (text && !word) {
+        PyErr_Clear(); /* no UTF-8: none of ours */
+    }
     Py_XDECREF(text);
     *device = (aicf_device){cpu ? DL_CPU : DL_CUDA, (int32_t)index};
     if (!cpu && !cuda && !PyErr_Occurred()) {

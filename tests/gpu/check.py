@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from launchers import F32, Launchers, Scalar, View, own
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from gpu.launchers import F32, Launchers, Scalar, View, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,14 +1,17 @@
 """The CUDA launchers without their modules: built into one library, called on torch tensors.
 
 `python launchers.py build INCLUDE OUT.so [KERNEL.cu ...]` compiles; INCLUDE is the folder that
-holds `aicf_ops/`. What a module's `prepare` would do, views included, is done here a second time,
-in Python, so that kernels are tested against an independent reading of the contract.
+holds `aicf_ops/`. `python launchers.py link B INCLUDE OUT.so` takes the objects that `make` left in
+B instead, so that what is measured is what modules have. What a module's `prepare` would do, views
+included, is done here a second time, in Python, so that kernels are tested against an independent
+reading of the contract.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import torch
 
@@ -71,40 +74,51 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+def table_of(ops: Iterable[str], include: Path) -> str:
+    """C that finds the launchers of these ops by name; one that is not there is NULL."""
+    headers = [(include / "aicf_ops" / f"{op}.h").read_text() for op in set(ops)]
+    names = sorted({n for text in headers for n in re.findall(r"\b(aicf_cuda_\w+)\(", text)})
+    text = "".join(f"extern char {n}[] __attribute__((weak));\n" for n in names)
+    text += "struct entry { const char *name; void *launcher; };\n"
+    text += '__attribute__((visibility("default"))) struct entry launchers[] = {\n'
+    return text + "".join(f'    {{"{n}", {n}}},\n' for n in names) + "    {0, 0},\n};\n"
+
+
+def link(objects: Sequence[Path], ops: Iterable[str], include: Path, out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as scratch:
+        table = Path(scratch) / "table.c"
+        table.write_text(table_of(ops, include))
+        command = ["nvcc", "-shared", "-cudart", "static", "-Xcompiler", "-fPIC", "-o", str(out)]
+        subprocess.run([*command, *map(str, (table, *objects))], check=True)
+
+
+def link_built(build: Path, include: Path, out: Path) -> None:
+    """The objects below BUILD/kernels/OP/."""
+    folder = build / "kernels"
+    objects = sorted(folder.glob("*/**/*.cu.o"))
+    if not objects:
+        raise SystemExit(f"no CUDA kernels in {folder}: run make first")
+    link(objects, (path.relative_to(folder).parts[0] for path in objects), include, out)
+
+
 def build(
-    include: Path, out: Path, files: Sequence[Path], jobs: int = 2, root: Path = ROOT
+    include: Path, out: Path, files: Sequence[Path], jobs: int | None = None, root: Path = ROOT
 ) -> None:
     """Compiles the kernels, and a table that finds their launchers by name."""
-    flags = ["-O3", "-std=c++17", f"-I{root}/include", f"-I{include}"]
+    flags = ["-O3", "-std=c++17", f"-I{root}/include", f"-I{include}", "--threads", "2"]
     flags += ["-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-exceptions"]
     for arch in ARCHS:
         flags += ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
-    names = sorted(
-        {
-            name
-            for path in files
-            for name in re.findall(
-                r"\b(aicf_cuda_\w+)\(",
-                (include / "aicf_ops" / f"{path.parent.name}.h").read_text(),
-            )
-        }
-    )
-    table = "".join(f"extern char {n}[] __attribute__((weak));\n" for n in names)
-    table += "struct entry { const char *name; void *launcher; };\n"
-    table += '__attribute__((visibility("default"))) struct entry launchers[] = {\n'
-    table += "".join(f'    {{"{n}", {n}}},\n' for n in names) + "    {0, 0},\n};\n"
     with TemporaryDirectory() as scratch:
-        (Path(scratch) / "table.c").write_text(table)
         units = [(path, Path(scratch) / f"{path.stem}.o") for path in files]
-        units.append((Path(scratch) / "table.c", Path(scratch) / "table.o"))
 
         def compile_one(unit: tuple[Path, Path]) -> None:
             subprocess.run(["nvcc", *flags, "-c", unit[0], "-o", unit[1]], check=True)
 
-        with ThreadPoolExecutor(jobs) as pool:
+        with ThreadPoolExecutor(jobs or os.cpu_count() or 2) as pool:
             list(pool.map(compile_one, units))
-        objects = [unit[1] for unit in units]
-        subprocess.run(["nvcc", "-shared", "-cudart", "static", "-o", out, *objects], check=True)
+        link([unit[1] for unit in units], (path.parent.name for path in files), include, out)
 
 
 # ---- calling ---------------------------------------------------------------------------------
@@ -281,8 +295,11 @@ def lnr(x: torch.Tensor, axis: int) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    if len(sys.argv) < 4 or sys.argv[1] != "build":
+    if len(sys.argv) < 5 - (sys.argv[1:2] == ["build"]) or sys.argv[1] not in ("build", "link"):
         raise SystemExit(__doc__)
+    if sys.argv[1] == "link":
+        link_built(*(Path(name).resolve() for name in sys.argv[2:5]))
+        return
     files = [Path(name).resolve() for name in sys.argv[4:]] or sources()
     build(Path(sys.argv[2]), Path(sys.argv[3]), files)
     print(source_hash())

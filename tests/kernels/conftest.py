@@ -19,12 +19,13 @@ if str(BUILT) not in sys.path:
 
 
 def pytest_sessionfinish() -> None:
-    """For tools/gpu_report.py: which kernels the tests ran."""
+    """For tools/gpu_report.py: the kernels that this process ran, maybe one of several."""
     where = os.environ.get("AICF_KERNELS_RAN")
     if where:
         from kernels.calls import RAN
 
-        Path(where).write_text(json.dumps(sorted(RAN)), encoding="utf-8")
+        file = Path(where) / f"{os.getpid()}.json"
+        file.write_text(json.dumps(sorted(RAN)), encoding="utf-8")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -1,4 +1,4 @@
-"""Hardware counters of one launch: `python profile.py LIBRARY.so CASE [...]`, CASES below.
+"""Hardware counters of one launch: `python counters.py LIBRARY.so CASE [...]`, CASES below.
 
 Runs ncu on a process of its own and prints, by kernel, what bounds it. The clocks are left alone.
 Exits 2 where ncu cannot read counters on this machine.
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from launchers import Launchers
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from gpu.launchers import Launchers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

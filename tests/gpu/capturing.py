@@ -1,0 +1,159 @@
+"""What tests/gpu/test_graphs.py runs beside pytest: captures of one op, the process's first call of
+it among them. Prints one line of JSON: {capture: None or what was wrong}."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gpu.cases import Case, cases
+
+REPLAYS = 10
+
+
+def capture(launch: Callable[[], None], mode: str = "global") -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode=mode):
+        launch()
+    return graph
+
+
+def replay(graph: torch.cuda.CUDAGraph, captured: Sequence[Case]) -> None:
+    """Replays on changed inputs give what the calls give outside of a graph, to the bit."""
+    for seed in range(REPLAYS):
+        for case in captured:
+            case.change(seed)
+        # Memory that is free to take is not memory that the graph still needs.
+        junk = [torch.full((300_000,), float("nan"), device="cuda") for _ in range(4)]
+        graph.replay()
+        for case in captured:
+            case.check()
+            eager = torch.full_like(case.out, float("nan"))
+            case.run(eager)
+            same = torch.equal(eager, case.out)
+            assert same, f"{case.name}: replay {seed} differs from an eager call"
+        del junk
+
+
+def of_op(op: str) -> list[Case]:
+    made = cases(op)
+    if op == "gemm":  # mma takes no f32; it is the first call here
+        made = [*cases(op, dtype=torch.bfloat16), *made]
+    return made
+
+
+def run_all(made: Sequence[Case]) -> None:
+    for case in made:
+        case.run()
+
+
+def first_calls(op: str) -> None:
+    """Every kernel of the op, none of them called before: this is the process's first AICF call."""
+    importlib.import_module(f"aicf_cuda.{op}")
+    made = of_op(op)
+    torch.cuda.synchronize()
+
+    replay(capture(lambda: run_all(made)), made)
+
+
+def one_by_one(op: str) -> None:
+    """Graphs of one call each, alive at once: none needs memory of another."""
+    made = of_op(op)
+    graphs = [capture(case.run) for case in made]
+    for graph, case in zip(graphs, made, strict=True):
+        replay(graph, [case])
+
+
+def bound(op: str) -> None:
+    made = of_op(op)
+    calls = [case.bind() for case in made]
+    run = importlib.import_module("aicf_rt").run
+
+    def launch() -> None:
+        calls[0]()
+        run(calls[1:])
+
+    replay(capture(launch), made)
+
+
+def on_a_stream(op: str) -> None:
+    """The stream said by number, from the capture's own."""
+    made = of_op(op)
+
+    def launch() -> None:
+        stream = torch.cuda.current_stream()
+        for case in made:
+            case.run(stream=stream.cuda_stream)
+
+    replay(capture(launch), made)
+
+
+def modes(op: str) -> None:
+    made = of_op(op)
+    for mode in ("global", "thread_local", "relaxed"):
+        replay(capture(lambda: run_all(made), mode), made)
+
+
+def in_a_thread(op: str) -> None:
+    """Captured by one thread while another one launches the same kernels on a stream of its own."""
+    made, others = of_op(op), of_op(op)
+    graphs: list[torch.cuda.CUDAGraph] = []
+    wrong: list[str] = []
+
+    def record() -> None:
+        try:
+            graphs.append(capture(lambda: run_all(made), "thread_local"))
+        except BaseException:
+            wrong.append(traceback.format_exc())
+
+    side = torch.cuda.Stream()
+    for case in others:
+        case.change(99)
+    side.wait_stream(torch.cuda.current_stream())
+    recorder = threading.Thread(target=record)
+    recorder.start()
+    with torch.cuda.stream(side):
+        while recorder.is_alive():
+            run_all(others)
+            side.synchronize()
+        run_all(others)
+    recorder.join()
+    torch.cuda.synchronize()
+    assert not wrong, "\n".join(wrong)
+    for case in others:
+        case.check()
+    replay(graphs[0], made)
+
+
+CAPTURES = {
+    "first calls": first_calls,
+    "one by one": one_by_one,
+    "bound": bound,
+    "on a stream": on_a_stream,
+    "modes": modes,
+    "in a thread": in_a_thread,
+}
+
+
+def main() -> None:
+    torch.zeros(1, device="cuda")
+    found: dict[str, str | None] = {}
+    for name in sys.argv[2:]:
+        try:
+            CAPTURES[name](sys.argv[1])
+            found[name] = None
+        except BaseException:
+            found[name] = traceback.format_exc()
+            if name == "first calls":
+                break
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
