@@ -25,7 +25,8 @@ $(error B=$(B): a folder for outputs alone is needed)
 endif
 
 # Goals that need neither a table nor a toolchain: nothing is generated, asked or built for them alone.
-LIGHT := help clean bootstrap demo test check promises lint format dist profile
+LIGHT := help clean bootstrap demo test test-gpu check check-table promises format dist profile \
+    new-op
 ifneq ($(filter-out $(LIGHT),$(or $(MAKECMDGOALS),all)),)
 include make/build.mk
 endif

@@ -66,10 +66,11 @@ class Failure(Exception):
 
 def step(what: str, work: Callable[[], tuple[T, str]]) -> T:
     """Run `work`, which returns its result and what it did; print that and how long it took."""
-    print(f"  {what} ...", end="", flush=True)
+    begin, again = (f"  {what} ...", "\r") if sys.stdout.isatty() else ("", "")
+    print(begin, end="", flush=True)
     start = time.perf_counter()
     result, said = work()
-    print(f"\r  {what}: {said} ({time.perf_counter() - start:.2f} s)", flush=True)
+    print(f"{again}  {what}: {said} ({time.perf_counter() - start:.2f} s)", flush=True)
     return result
 
 

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "arena.h"
 
 #include <stdalign.h>
@@ -6,9 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include "format.h"
 
 /* Blocks form a stack: `last` is the one that grows. A request larger than a block gets one of its
-   own size. Memory is zeroed when it is handed out, so that a restored arena is as good as new. */
+   own size. What lies behind `used` is zero, as it came from the system or as arena_restore left
+   it. The first block is small, for there are small arenas; the others are mapped in huge pages
+   where the system has them: to fault a large table's memory in by 4 KiB takes as long as to read
+   it. */
 typedef struct block {
     struct block *before;
     size_t size, used;
@@ -19,7 +26,7 @@ struct arena {
     block *last;
 };
 
-enum { BLOCK_SIZE = 64 * 1024 };
+enum { FIRST_SIZE = 64 * 1024, BLOCK_SIZE = 4 << 20, HUGE_PAGE = 2 << 20 };
 
 static _Noreturn void
 out_of_memory(void)
@@ -28,27 +35,61 @@ out_of_memory(void)
     exit(1);
 }
 
-static block *
-block_create(block *before, size_t size)
+/* NULL without memory. The address is a multiple of HUGE_PAGE. */
+static void *
+map_aligned(size_t size)
 {
-    block *b = malloc(sizeof *b + size);
+    size_t slack = HUGE_PAGE, head;
+    char *map =
+        mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+    head = (slack - (uintptr_t)map % slack) % slack;
+    if (head > 0) {
+        munmap(map, head);
+    }
+    munmap(map + head + size, slack - head);
+#ifdef MADV_HUGEPAGE
+    madvise(map + head, size, MADV_HUGEPAGE);
+#endif
+    return map + head;
+}
+
+static block *
+block_map(block *before, size_t size)
+{
+    size = size + sizeof(block) > BLOCK_SIZE ? size + sizeof(block) : BLOCK_SIZE;
+    size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    block *b = map_aligned(size);
     if (!b) {
         out_of_memory();
     }
     b->before = before;
-    b->size = size;
-    b->used = 0;
+    b->size = size - sizeof *b;
     return b;
+}
+
+static void
+block_free(block *b)
+{
+    if (b->before) {
+        munmap(b, sizeof *b + b->size);
+    } else {
+        free(b);
+    }
 }
 
 arena *
 arena_create(void)
 {
     arena *a = malloc(sizeof *a);
-    if (!a) {
+    block *first = calloc(1, sizeof *first + FIRST_SIZE);
+    if (!a || !first) {
         out_of_memory();
     }
-    a->last = block_create(NULL, BLOCK_SIZE);
+    first->size = FIRST_SIZE;
+    a->last = first;
     return a;
 }
 
@@ -60,7 +101,7 @@ arena_destroy(arena *a)
     }
     while (a->last) {
         block *before = a->last->before;
-        free(a->last);
+        block_free(a->last);
         a->last = before;
     }
     free(a);
@@ -75,11 +116,11 @@ arena_alloc(arena *a, size_t size)
     }
     size = (size + align - 1) / align * align;
     if (a->last->size - a->last->used < size) {
-        a->last = block_create(a->last, size > BLOCK_SIZE ? size : BLOCK_SIZE);
+        a->last = block_map(a->last, size);
     }
     void *memory = a->last->data + a->last->used;
     a->last->used += size;
-    return memset(memory, 0, size);
+    return memory;
 }
 
 char *
@@ -110,16 +151,13 @@ arena_print(arena *a, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int size = vsnprintf(small, sizeof small, format, args);
+    size_t size = format_text(small, sizeof small, format, args);
     va_end(args);
-    if (size < 0) {
-        out_of_memory();
-    }
-    char *text = arena_alloc(a, (size_t)size + 1);
-    if ((size_t)size < sizeof small) {
-        memcpy(text, small, (size_t)size);
+    char *text = arena_alloc(a, size + 1);
+    if (size < sizeof small) {
+        memcpy(text, small, size);
     } else {
-        vsnprintf(text, (size_t)size + 1, format, again);
+        format_text(text, size + 1, format, again);
     }
     va_end(again);
     return text;
@@ -136,9 +174,10 @@ arena_restore(arena *a, arena_mark mark)
 {
     while (a->last != mark.block) {
         block *before = a->last->before;
-        free(a->last);
+        block_free(a->last);
         a->last = before;
     }
+    memset(a->last->data + mark.used, 0, a->last->used - mark.used);
     a->last->used = mark.used;
 }
 

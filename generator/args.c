@@ -4,7 +4,7 @@
 #include "checker.h"
 #include "shape.h"
 
-enum { PARAMS_MOST = 64 };
+enum { PARAMS_MOST = 64, ATTRS_MOST = 64, DIMS_MOST = 64 }; /* of libaicf */
 
 int
 param_find(const op *o, const char *name)
@@ -137,6 +137,19 @@ arg_source_read(row_check *r, const node *map, int index)
     return fine;
 }
 
+/* Several outs are a named tuple, which has methods of its own. */
+static bool
+several_check(row_check *r, const source *s)
+{
+    bool taken = strcmp(s->name, "count") == 0 || strcmp(s->name, "index") == 0;
+    if (!taken || r->row->fields[ROW_OUTS]->items.count == 1) {
+        return true;
+    }
+    return fault(
+        r->checker->faults, "name-reserved", s->fields[ARG_NAME]->where, s->of,
+        "`%s` cannot be one of several outs: a tuple has a method of that name", s->name);
+}
+
 static bool
 out_source_read(row_check *r, const node *map, int index)
 {
@@ -145,7 +158,7 @@ out_source_read(row_check *r, const node *map, int index)
     s->where = map->where;
     s->param = s->attr = -1;
     bool fine = fields_read(r->checker->faults, s->of, map, &out_fields, false, s->fields);
-    fine &= source_name_check(r, s, NAME_OUT);
+    fine &= source_name_check(r, s, NAME_OUT) && several_check(r, s);
     return fine;
 }
 
@@ -414,6 +427,11 @@ counts_check(row_check *r)
             r->checker->faults, "too-many-params", where, of,
             "a row has at most %d tensors and scalars, this one %d", PARAMS_MOST, o->params.count);
     }
+    if (o->attrs.count > ATTRS_MOST) {
+        return fault(
+            r->checker->faults, "too-many-attrs", r->row->fields[ROW_ARGS]->where, of,
+            "a row has at most %d attributes and scalars, this one %d", ATTRS_MOST, o->attrs.count);
+    }
     if (o->outs == 0 && !inout) {
         return fault(
             r->checker->faults, "no-outs", where, of,
@@ -425,6 +443,20 @@ counts_check(row_check *r)
             "a row needs a tensor argument: it says where the op runs");
     }
     return true;
+}
+
+/* After the last of them is known. */
+static bool
+dims_check(row_check *r)
+{
+    const op *o = r->op;
+    if (o->dims.count <= DIMS_MOST) {
+        return true;
+    }
+    return fault(
+        r->checker->faults, "too-many-dims", o->where, (context){o->name, NULL},
+        "a row has at most %d dims, lengths of lists and `let`s, this one %d", DIMS_MOST,
+        o->dims.count);
 }
 
 bool
@@ -453,5 +485,5 @@ args_read(row_check *r, bool typed)
     }
     fine &= lets_read(r);
     fine &= out_shapes_read(r);
-    return fine && shape_check(r->checker->memory, r->checker->faults, r->op);
+    return fine && dims_check(r) && shape_check(r->checker->memory, r->checker->faults, r->op);
 }

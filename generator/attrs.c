@@ -451,6 +451,9 @@ scalar_attr_read(row_check *r, const source *s, const param *p, attr *out)
     }
     out->real = true;
     for (int i = 0; i < count; i++) {
+        if (may[i] >= DTYPE_COUNT) {
+            return false; /* undefined, for a faulty class of dtypes: that was said */
+        }
         out->real &= dtypes_of[may[i]].is_float;
     }
     if (!bounds_read(r, s, out) || !default_read(r, s, out)) {

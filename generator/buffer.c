@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format.h"
+
 void
 buffer_finish(buffer *b)
 {
@@ -47,14 +49,15 @@ buffer_print(buffer *b, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int size = vsnprintf(NULL, 0, format, args);
+    buffer_reserve(b, 64); /* enough for nearly all, which are then formatted once */
+    size_t room = b->room - b->size, size = format_text(b->data + b->size, room, format, args);
     va_end(args);
-    if (size > 0) {
-        buffer_reserve(b, (size_t)size + 1);
-        vsnprintf(b->data + b->size, (size_t)size + 1, format, again);
-        b->size += (size_t)size;
+    if (size >= room) {
+        buffer_reserve(b, size + 1);
+        format_text(b->data + b->size, size + 1, format, again);
     }
     va_end(again);
+    b->size += size;
 }
 
 const char *

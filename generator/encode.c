@@ -18,10 +18,13 @@ encode_column(const buffer *out)
 
 /* ---- names, numbers, code ------------------------------------------------------------------- */
 
+static const bool name_chars[256] = {
+    ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['_'] = true, ['a' ... 'z'] = true};
+
 static bool
 is_name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return name_chars[(unsigned char)c];
 }
 
 static void

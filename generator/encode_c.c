@@ -26,13 +26,16 @@ put_line(buffer *out, size_t indent)
 /* What a byte of a string becomes: itself, itself or a letter behind a backslash, or three octal
    digits, so that what follows cannot join them. A question mark behind another is escaped too:
    they never begin a trigraph. */
-enum { PLAIN, SPACE, QUOTED, LETTER, OCTAL };
+enum { PLAIN, SPACE, MARK, QUOTED, LETTER, OCTAL };
 
 static int
 kind_of(char c)
 {
     if (c == ' ') {
         return SPACE;
+    }
+    if (c == '?') {
+        return MARK;
     }
     if (c == '"' || c == '\\') {
         return QUOTED;
@@ -80,9 +83,19 @@ put_literal(char *at, const char **text, const char *end, size_t room)
     const char *c = *text, *word = NULL;
     size_t used = 0, word_used = 0;
     while (c < end) {
-        int is = kind[(unsigned char)*c];
+        const char *start = c, *full = (size_t)(end - c) > room - used ? c + (room - used) : end;
+        for (; c < full && kind[(unsigned char)*c] <= SPACE; c++) {
+            word = *c == ' ' ? c + 1 : word;
+        }
+        memcpy(at + used, start, (size_t)(c - start));
+        used += (size_t)(c - start);
+        word_used = word > start ? used - (size_t)(c - word) : word_used;
+        if (c == end) {
+            break;
+        }
         size_t before = used;
-        if (is <= SPACE && !(*c == '?' && c > *text && c[-1] == '?')) {
+        int is = kind[(unsigned char)*c];
+        if (is <= SPACE || (is == MARK && (c == *text || c[-1] != '?'))) {
             at[used++] = *c;
         } else {
             used += put_escaped(at + used, *c, is);
@@ -91,12 +104,7 @@ put_literal(char *at, const char **text, const char *end, size_t room)
             *text = word ? word : c;
             return word ? word_used : before;
         }
-        c++;
-        if (is == SPACE) {
-            word = c;
-            word_used = used;
-        }
-        if (c[-1] == '\n' && (c == end || *c != '\n')) {
+        if (*c++ == '\n' && (c == end || *c != '\n')) {
             break;
         }
     }
@@ -187,9 +195,16 @@ encode_c_comment(buffer *out, const char *text, size_t size)
 static size_t
 element_end(const char *text, size_t size)
 {
+    static const bool counts[256] = {
+        ['"'] = true, ['('] = true, ['{'] = true, ['['] = true,
+        [')'] = true, ['}'] = true, [']'] = true, [','] = true,
+    };
     int depth = 0;
     for (size_t i = 0; i < size; i++) {
         char c = text[i];
+        if (!counts[(unsigned char)c]) {
+            continue;
+        }
         if (c == '"') {
             for (i++; i < size && text[i] != '"'; i++) {
                 i += text[i] == '\\';
@@ -289,14 +304,16 @@ operand_end(const char *text, size_t size)
     int depth = 0;
     for (size_t i = 0; i + 3 < size; i++) {
         depth += (text[i] == '(') - (text[i] == ')');
-        if (depth == 0 && (!memcmp(text + i, " && ", 4) || !memcmp(text + i, " || ", 4))) {
+        if (text[i] == ' ' && depth == 0 &&
+            (!memcmp(text + i, " && ", 4) || !memcmp(text + i, " || ", 4))) {
             return i + 3;
         }
     }
     return size;
 }
 
-/* A chain of `&&` and `||`, its lines aligned behind `return` or `=`. False if it is none. */
+/* A chain of `&&` and `||`: below its `=` if it fits in one line there, else its lines aligned
+   behind `return` or `=`. False if it is none. */
 static bool
 fill_chain(buffer *out, const char *line, size_t size)
 {
@@ -304,6 +321,13 @@ fill_chain(buffer *out, const char *line, size_t size)
     size_t start = back ? (size_t)(back - line) + 7 : assign ? (size_t)(assign - line) + 3 : size;
     if (start == size || start + operand_end(line + start, size - start) == size) {
         return false;
+    }
+    size_t indent = strspn(line, " ") + 4;
+    if (!back && indent + size - start <= C_COLUMNS) {
+        buffer_add(out, line, start - 1);
+        put_line(out, indent);
+        buffer_add(out, line + start, size - start);
+        return true;
     }
     buffer_add(out, line, start);
     for (size_t i = start, column = start; i < size;) {

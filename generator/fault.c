@@ -28,7 +28,11 @@ struct faults {
     const char *file, *text;
     size_t size;
     LIST(record *) all;
+    int more; /* faults beyond FAULTS_MOST: counted, not kept */
 };
+
+/* A file that is no table at all could have millions. */
+enum { FAULTS_MOST = 10000 };
 
 faults *
 faults_create(arena *a, const char *file, const char *text, size_t size)
@@ -44,7 +48,7 @@ faults_create(arena *a, const char *file, const char *text, size_t size)
 int
 faults_count(const faults *f)
 {
-    return f->all.count;
+    return f->all.count + f->more;
 }
 
 const char *
@@ -67,6 +71,10 @@ format_text(arena *a, const char *format, va_list args)
 bool
 fault(faults *f, const char *id, loc where, context of, const char *format, ...)
 {
+    if (f->all.count == FAULTS_MOST) {
+        f->more++;
+        return false;
+    }
     record *r = arena_alloc(f->memory, sizeof *r);
     va_list args;
     va_start(args, format);
@@ -88,6 +96,9 @@ note_add(faults *f, loc where, const char *text)
 {
     if (f->all.count == 0) {
         die("a note without a fault: %s", text);
+    }
+    if (f->more > 0) {
+        return; /* it is of one that was not kept */
     }
     record *last = f->all.items[f->all.count - 1];
     note *n = arena_alloc(f->memory, sizeof *n);
@@ -425,6 +436,9 @@ faults_print(const faults *constant)
         if (!said) {
             print_record(&out, &f, &lines, sorted[i]);
         }
+    }
+    if (f.more > 0) {
+        buffer_print(&out, "opgen: %s: %d faults more, not shown\n", f.file, f.more);
     }
     fwrite(out.data, 1, out.size, stderr);
     buffer_finish(&out);

@@ -38,7 +38,7 @@ void fault_suggest(faults *f, const char *name, const char *const *known, int co
 
 extern const char *const fault_ids[]; /* NULL at the end */
 
-/* Sorted by place, each with its source line and a caret, as
+/* The first ten thousand, sorted by place, each with its source line and a caret, as
        ops.yaml:41:17: error: unknown key `strem` [unknown-key]
           41 |       - {name: a, strem: 1}
              |                   ^

@@ -138,11 +138,22 @@ write_all(int fd, const char *content, size_t size)
     return true;
 }
 
+static int
+open_new(int dir, const char *path)
+{
+    return openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
 bool
 folder_write(int dir, const char *path, const char *content, size_t size)
 {
-    unlinkat(dir, path, 0);
-    int fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = open_new(dir, path);
+    if (fd < 0 && errno == EEXIST) {
+        unlinkat(dir, path, 0);
+        fd = open_new(dir, path);
+    } else if (fd < 0 && errno == ENOENT && folder_make_parents(dir, path)) {
+        fd = open_new(dir, path);
+    }
     if (fd < 0) {
         return false;
     }

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sorted. Macros of the standard headers and of gcc's own, and CUDA's built-in variables, count as
-   keywords: as a parameter's name they do not compile. */
+/* Sorted. Macros of the standard headers and of gcc's own, CUDA's built-in variables and the
+   integer types of launchers count as keywords: as a parameter's name they do not compile. */
 typedef struct keyword {
     const char *name, *language;
 } keyword;
@@ -27,18 +27,20 @@ static const keyword keywords[] = {
     {"false", "C"}, {"finally", "Python"}, {"float", "C"}, {"for", "C"}, {"friend", "C++"},
     {"from", "Python"}, {"global", "Python"}, {"goto", "C"}, {"gridDim", "CUDA"}, {"i386", "C"},
     {"if", "C"}, {"import", "Python"}, {"in", "Python"}, {"inline", "C"}, {"int", "C"},
-    {"is", "Python"}, {"lambda", "Python"}, {"linux", "C"}, {"long", "C"}, {"match", "Python"},
-    {"mutable", "C++"}, {"namespace", "C++"}, {"new", "C++"}, {"noexcept", "C++"},
-    {"nonlocal", "Python"}, {"noreturn", "C"}, {"not", "C++"}, {"not_eq", "C++"}, {"nullptr", "C"},
-    {"operator", "C++"}, {"or", "C++"}, {"or_eq", "C++"}, {"pass", "Python"}, {"private", "C++"},
-    {"protected", "C++"}, {"public", "C++"}, {"raise", "Python"}, {"register", "C"},
-    {"reinterpret_cast", "C++"}, {"requires", "C++"}, {"restrict", "C"}, {"return", "C"},
-    {"short", "C"}, {"signed", "C"}, {"sizeof", "C"}, {"static", "C"}, {"static_assert", "C"},
+    {"int16_t", "C"}, {"int32_t", "C"}, {"int64_t", "C"}, {"int8_t", "C"}, {"is", "Python"},
+    {"lambda", "Python"}, {"linux", "C"}, {"long", "C"}, {"match", "Python"}, {"mutable", "C++"},
+    {"namespace", "C++"}, {"new", "C++"}, {"noexcept", "C++"}, {"nonlocal", "Python"},
+    {"noreturn", "C"}, {"not", "C++"}, {"not_eq", "C++"}, {"nullptr", "C"}, {"operator", "C++"},
+    {"or", "C++"}, {"or_eq", "C++"}, {"pass", "Python"}, {"private", "C++"}, {"protected", "C++"},
+    {"public", "C++"}, {"raise", "Python"}, {"register", "C"}, {"reinterpret_cast", "C++"},
+    {"requires", "C++"}, {"restrict", "C"}, {"return", "C"}, {"short", "C"}, {"signed", "C"},
+    {"size_t", "C"}, {"sizeof", "C"}, {"static", "C"}, {"static_assert", "C"},
     {"static_cast", "C++"}, {"stderr", "C"}, {"stdin", "C"}, {"stdout", "C"}, {"struct", "C"},
     {"switch", "C"}, {"template", "C++"}, {"this", "C++"}, {"threadIdx", "CUDA"},
     {"thread_local", "C"}, {"throw", "C++"}, {"true", "C"}, {"try", "C++"}, {"type", "Python"},
     {"typedef", "C"}, {"typeid", "C++"}, {"typename", "C++"}, {"typeof", "C"},
-    {"typeof_unqual", "C"}, {"union", "C"}, {"unix", "C"}, {"unsigned", "C"}, {"using", "C++"},
+    {"typeof_unqual", "C"}, {"uint16_t", "C"}, {"uint32_t", "C"}, {"uint64_t", "C"},
+    {"uint8_t", "C"}, {"union", "C"}, {"unix", "C"}, {"unsigned", "C"}, {"using", "C++"},
     {"virtual", "C++"}, {"void", "C"}, {"volatile", "C"}, {"warpSize", "CUDA"}, {"wchar_t", "C++"},
     {"while", "C"}, {"with", "Python"}, {"xor", "C++"}, {"xor_eq", "C++"}, {"yield", "Python"},
 };
@@ -83,10 +85,11 @@ name_is_fixed_function(const char *name)
  * ------------------------------------------------------------------------------ */
 
 /* `run` and three more are of the package, `bind` and two more of each module, `index` is the page
-   of all ops, the rest are fixed functions of gradients. */
+   of all ops; aicf_f16 and atomic_bool are types of C, which a module's typed function would be
+   named like; the rest are fixed functions of gradients. */
 static const char *const reserved_ops[] = {
-    "run", "torch",   "jax",    "core",     "bind",  "explain", "capability", "index",
-    "t",   "reshape", "sum_to", "unreduce", "split", "inverse", NULL,
+    "run",    "torch", "jax",     "core",   "bind",     "explain", "capability", "index", "aicf",
+    "atomic", "t",     "reshape", "sum_to", "unreduce", "split",   "inverse",    NULL,
 };
 /* Keywords of the Python functions, a launcher's own parameters, and the gradient's `g`. */
 static const char *const reserved_args[] = {

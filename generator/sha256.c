@@ -1,8 +1,16 @@
 #include "sha256.h"
 
+#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#include <immintrin.h>
+#define HAS_X86 1
+#else
+#define HAS_X86 0
+#endif
 
 static const uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -67,15 +75,71 @@ compress(uint32_t state[8], const unsigned char *block)
     }
 }
 
+#if HAS_X86
+/* The same by the processor's own instructions, a fifth of the time. They want the state as ABEF
+   and CDGH, highest word first, and do two rounds each. */
+__attribute__((target("sha,sse4.1"))) static void
+compress_x86(uint32_t state[8], const unsigned char *block)
+{
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i m[4], dcba = _mm_loadu_si128((const __m128i *)state);
+    __m128i hgfe = _mm_loadu_si128((const __m128i *)(state + 4));
+    __m128i cdab = _mm_shuffle_epi32(dcba, 0xb1), efgh = _mm_shuffle_epi32(hgfe, 0x1b);
+    const __m128i abef_before = _mm_alignr_epi8(cdab, efgh, 8);
+    const __m128i cdgh_before = _mm_blend_epi16(efgh, cdab, 0xf0);
+    __m128i abef = abef_before, cdgh = cdgh_before;
+    for (int i = 0; i < 4; i++) {
+        m[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)block + i), swap);
+    }
+    for (int i = 0; i < 16; i++) {
+        __m128i now = m[i % 4], last = m[(i + 3) % 4];
+        __m128i w = _mm_add_epi32(now, _mm_loadu_si128((const __m128i *)(round_constants + 4 * i)));
+        cdgh = _mm_sha256rnds2_epu32(cdgh, abef, w);
+        abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(w, 0x0e));
+        __m128i next = _mm_add_epi32(
+            _mm_sha256msg1_epu32(now, m[(i + 1) % 4]), _mm_alignr_epi8(last, m[(i + 2) % 4], 4));
+        m[i % 4] = _mm_sha256msg2_epu32(next, last);
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+    __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(feba, dchg, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+
+static bool
+has_sha(void)
+{
+    unsigned a, b, c, d;
+    bool sse41 = __get_cpuid(1, &a, &b, &c, &d) && c >> 19 & 1;
+    return sse41 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1;
+}
+#endif
+
+typedef void compressor(uint32_t state[8], const unsigned char *block);
+
+static compressor *
+compressor_choose(void)
+{
+#if HAS_X86
+    if (has_sha()) {
+        return compress_x86;
+    }
+#endif
+    return compress;
+}
+
 void
 sha256_hex(const void *data, size_t size, char hex[65])
 {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    static compressor *compress_one;
+    compress_one = compress_one ? compress_one : compressor_choose();
     const unsigned char *bytes = data;
     size_t whole = size / 64 * 64;
     for (size_t at = 0; at < whole; at += 64) {
-        compress(state, bytes + at);
+        compress_one(state, bytes + at);
     }
     unsigned char tail[128] = {0};
     size_t rest = size - whole, padded = rest < 56 ? 64 : 128;
@@ -87,9 +151,10 @@ sha256_hex(const void *data, size_t size, char hex[65])
         tail[padded - 1 - (size_t)i] = (unsigned char)((uint64_t)size * 8 >> 8 * i);
     }
     for (size_t at = 0; at < padded; at += 64) {
-        compress(state, tail + at);
+        compress_one(state, tail + at);
     }
-    for (int i = 0; i < 8; i++) {
-        snprintf(hex + 8 * i, 9, "%08x", state[i]);
+    for (int i = 0; i < 64; i++) {
+        hex[i] = "0123456789abcdef"[state[i / 8] >> (28 - i % 8 * 4) & 15];
     }
+    hex[64] = '\0';
 }

@@ -121,7 +121,7 @@ expect_name(reader *r, const token **name, const char *what)
 static bool
 expect_attr(reader *r, attr_kind kind, attr_kind other, const char *what, int *index)
 {
-    const token *name;
+    const token *name = NULL;
     if (!expect_name(r, &name, what)) {
         return false;
     }
@@ -167,7 +167,7 @@ read_broadcast(reader *r, item *it)
     it->kind = ITEM_BROADCAST;
     it->text = "broadcast(";
     do {
-        const token *name;
+        const token *name = NULL;
         if (!expect_name(r, &name, "a pack")) {
             return false;
         }
@@ -189,7 +189,7 @@ static bool
 read_function(reader *r, item *it)
 {
     bool reduced = it->kind == ITEM_REDUCED;
-    const token *name;
+    const token *name = NULL;
     if (!expect_name(r, &name, "a pack") || !dim_mention(r, name, MENTION_PACK, &it->dim) ||
         !parse_expect(&r->p, ",", "after the pack") ||
         !expect_attr(

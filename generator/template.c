@@ -75,6 +75,7 @@ step_add(reader *r, step_kind kind)
 {
     step *s = list_push(r->memory, &r->out->steps);
     s->kind = kind;
+    s->end = r->out->steps.count; /* of a tag with a body, its reader knows */
     return r->out->steps.count - 1;
 }
 

@@ -11,7 +11,7 @@ typedef struct writer {
     cursor slots[TEMPLATE_SLOTS];
 } writer;
 
-static void write_steps(writer *w, int from, int to);
+static void write_steps(writer *w, const step *from, const step *to);
 
 /* The lines of a value after its first stand as far in as the line of its tag. */
 static void
@@ -48,7 +48,7 @@ write_value(writer *w, const step *s)
 }
 
 static void
-write_for(writer *w, const step *s, int body)
+write_for(writer *w, const step *s)
 {
     const cursor *of = &w->slots[s->slot];
     cursor *item = &w->slots[s->into];
@@ -64,7 +64,7 @@ write_for(writer *w, const step *s, int body)
         if (count++ > 0) {
             buffer_add(w->out, s->text, s->size);
         }
-        write_steps(w, body, s->end);
+        write_steps(w, s + 1, w->steps + s->end);
     }
 }
 
@@ -86,10 +86,10 @@ holds(writer *w, const step *s)
 
 /* The body is written behind the output, then taken away and encoded. */
 static void
-write_quote(writer *w, const step *s, int body)
+write_quote(writer *w, const step *s)
 {
     size_t start = w->out->size;
-    write_steps(w, body, s->end);
+    write_steps(w, s + 1, w->steps + s->end);
     w->quoted.size = 0;
     buffer_add(&w->quoted, w->out->data + start, w->out->size - start);
     w->out->size = start;
@@ -97,29 +97,30 @@ write_quote(writer *w, const step *s, int body)
 }
 
 static void
-write_steps(writer *w, int from, int to)
+write_steps(writer *w, const step *s, const step *to)
 {
-    for (int i = from; i < to;) {
-        const step *s = &w->steps[i];
-        size_t start = w->out->size;
+    while (s < to) {
+        const step *end = w->steps + s->end;
+        size_t start;
         switch (s->kind) {
         case STEP_TEXT: buffer_add(w->out, s->text, s->size); break;
         case STEP_VALUE: write_value(w, s); break;
-        case STEP_FOR: write_for(w, s, i + 1); break;
+        case STEP_FOR: write_for(w, s); break;
         case STEP_IF:
             if (holds(w, s) != s->negated) {
-                write_steps(w, i + 1, s->other);
+                write_steps(w, s + 1, w->steps + s->other);
             } else {
-                write_steps(w, s->other, s->end);
+                write_steps(w, w->steps + s->other, end);
             }
             break;
-        case STEP_QUOTE: write_quote(w, s, i + 1); break;
+        case STEP_QUOTE: write_quote(w, s); break;
         case STEP_FILL:
-            write_steps(w, i + 1, s->end);
+            start = w->out->size;
+            write_steps(w, s + 1, end);
             encode_c_fill(w->out, start);
             break;
         }
-        i = s->kind == STEP_TEXT || s->kind == STEP_VALUE ? i + 1 : s->end;
+        s = end;
     }
 }
 
@@ -129,7 +130,7 @@ template_write(const template_file *t, const cursor *where, buffer *out)
     writer w = {.steps = t->steps.items, .out = out};
     w.slots[0] = *where;
     w.slots[1] = *where;
-    write_steps(&w, 0, t->steps.count);
+    write_steps(&w, w.steps, w.steps + t->steps.count);
     buffer_finish(&w.scratch);
     buffer_finish(&w.quoted);
 }

@@ -21,8 +21,9 @@ typedef struct change {
 /* Paths are relative to `dir`. */
 struct update {
     arena *memory;
-    const char *folder; /* where `dir` is; not `name` while a new one is made */
+    const char *folder; /* where `dir` is; not `name` where that is fresh */
     const char *name;   /* as asked for */
+    bool fresh;         /* there was none: files go to their places, and the whole is renamed */
     int dir, lock;
     const stamp *old, *work; /* of the last run, and of one that was killed */
     struct stat stamped;     /* of the stamp; zero: none */
@@ -31,6 +32,7 @@ struct update {
     dict *paths;             /* of all files added */
     int count;
     LIST(change) changed;
+    const char *last; /* of the files that were written */
     LIST(const char *) dropped;
     buffer stamp, staging; /* the new stamp, and the lines of what is staged */
 };
@@ -90,8 +92,17 @@ holds(int dir, const char *path, const char *content, size_t size)
     return same;
 }
 
-/* Texts are kept only where they differ: of a large table that is little. */
-static void
+static bool
+complain(const update *u, const char *path, const char *doing)
+{
+    char full[4096];
+    snprintf(full, sizeof full, "%s/%s", u->folder, path);
+    return file_complain(full, doing);
+}
+
+/* Texts are kept only where they differ: of a large table that is little. In a fresh folder they
+   are written at once. */
+static bool
 compare(update *u, const char *path, const char *content, size_t size)
 {
     digest d = {0};
@@ -100,16 +111,22 @@ compare(update *u, const char *path, const char *content, size_t size)
     digest_print(&d, hex);
     stamp_print_entry(&u->stamp, hex, size, path);
 
+    if (u->fresh) {
+        u->last = path;
+        return folder_write(u->dir, path, content, size) || complain(u, path, "cannot be written");
+    }
     const stamp_entry *e = u->killed ? NULL : stamp_find(u->old, path);
     if (e && !strcmp(e->digest, hex) && is_untouched(u->dir, e, &u->stamped)) {
-        return;
+        return true;
     }
     if (holds(u->dir, path, content, size)) {
         u->doubtful = true;
-        return;
+        return true;
     }
+    u->last = path;
     *list_push(u->memory, &u->changed) = (change){path, arena_copy(u->memory, content, size), size};
     stamp_print_entry(&u->staging, hex, size, path);
+    return true;
 }
 
 bool
@@ -120,8 +137,7 @@ write_add(void *to, const char *path, const char *text, size_t size)
         fprintf(stderr, "opgen: two templates or ops write %s\n", path);
         return false;
     }
-    compare(u, path, text, size);
-    return true;
+    return compare(u, path, text, size);
 }
 
 /* A file of the stamp that is no output any more goes, if it is still what opgen wrote. */
@@ -165,23 +181,12 @@ remove_stages(update *u, const stamp *of)
     }
 }
 
-static bool
-complain(const update *u, const char *path, const char *doing)
-{
-    char full[4096];
-    snprintf(full, sizeof full, "%s/%s", u->folder, path);
-    return file_complain(full, doing);
-}
-
 /* A folder in the place of a file would stop the renames half way: it is found before. */
 static bool
 stage(update *u, const change *o)
 {
     struct stat s;
     const char *path = stage_of(u, o->path);
-    if (!folder_make_parents(u->dir, o->path)) {
-        return complain(u, o->path, "its folder cannot be made");
-    }
     if (fstatat(u->dir, o->path, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode)) {
         errno = EISDIR;
         return complain(u, o->path, "cannot be written");
@@ -190,6 +195,13 @@ stage(update *u, const change *o)
         return complain(u, o->path, "cannot be written");
     }
     return true;
+}
+
+static bool
+stage_stamp(update *u)
+{
+    return folder_write(u->dir, STAMP_NAME ".new", u->stamp.data, u->stamp.size) ||
+           complain(u, STAMP_NAME, "cannot be written");
 }
 
 static bool
@@ -203,10 +215,7 @@ stage_all(update *u)
             return false;
         }
     }
-    if (!folder_write(u->dir, STAMP_NAME ".new", u->stamp.data, u->stamp.size)) {
-        return complain(u, STAMP_NAME, "cannot be written");
-    }
-    return true;
+    return stage_stamp(u);
 }
 
 static void
@@ -254,8 +263,8 @@ publish(update *u)
         }
         folder_drop_parents(u->dir, u->dropped.items[i]);
     }
-    if (u->changed.count > 0) {
-        wait_for_clock(u, u->changed.items[u->changed.count - 1].path);
+    if (u->last) {
+        wait_for_clock(u, u->last);
     }
     if (renameat(u->dir, STAMP_NAME ".new", u->dir, STAMP_NAME) != 0) {
         return complain(u, STAMP_NAME, "cannot be replaced");
@@ -275,6 +284,7 @@ open_folder(update *u)
         u->folder = arena_print(u->memory, "%s.opgen-new", u->name);
         folder_remove(u->folder);
         u->dir = folder_create(u->folder);
+        u->fresh = u->dir >= 0;
     }
     return u->dir >= 0 || file_complain(u->name, "cannot be opened");
 }
@@ -310,6 +320,9 @@ write_begin(arena *a, const char *folder, const digest *input)
 static bool
 update_folder(update *u)
 {
+    if (u->fresh) {
+        return stage_stamp(u) && publish(u);
+    }
     remove_stages(u, u->work);
     find_dropped(u, u->old);
     find_dropped(u, u->work);
@@ -327,12 +340,11 @@ update_folder(update *u)
 bool
 write_end(update *u, bool good)
 {
-    bool fresh = u->folder != u->name;
     good = good && update_folder(u);
-    if (good && fresh && rename(u->folder, u->name) != 0) {
+    if (good && u->fresh && rename(u->folder, u->name) != 0) {
         good = file_complain(u->name, "cannot be made");
     }
-    if (!good && fresh) {
+    if (!good && u->fresh) {
         folder_remove(u->folder);
     }
     if (u->dir >= 0) {

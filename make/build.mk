@@ -36,13 +36,14 @@ $(STAMP): $(OPGEN) $(OPGEN_INPUTS) $(if $(call aicf_same,$(opgen_seen),$(strip $
 	$(call aicf_say,OPGEN,$(TABLE))
 	$(Q)sh make/generate.sh run $(GEN) $(call aicf_quote,$(filter-out gone:%,$(opgen_seen))) \
 	    $(OPGEN) --templates $(TEMPLATES) --out $(GEN) $(TABLE)
-# A recipe that does nothing makes make look whether ops.mk changed, and then start over with the new
-# one. It must not touch the file: with a table from the future, make would start over for ever.
+# A recipe that does nothing makes make look whether what it includes changed, and then start over: the
+# rules, or the list of files, which is all that files.mk has. It must not touch them: with a table from
+# the future, make would start over for ever.
 ifeq ($(DRY),)
-$(GEN)/ops.mk: $(STAMP)
+$(GEN)/ops.mk $(GEN)/files.mk: $(STAMP)
 	@:
 endif
-ifneq ($(wildcard $(GEN)/ops.mk)$(DRY),)
+ifneq ($(and $(wildcard $(GEN)/ops.mk),$(wildcard $(GEN)/files.mk))$(DRY),)
 all: $(STAMP)
 endif
 else ifeq ($(wildcard $(GEN)/ops.mk),)
@@ -50,17 +51,21 @@ $(error OPGEN= builds from an existing $(GEN)/, and there is no $(GEN)/ops.mk)
 endif
 
 # ---- runtime and modules -------------------------------------------------------------------------
-include runtime/runtime.mk
-ifeq ($(wildcard runtime/core/core.mk),)
-include make/core.mk
+# AICF_RT elsewhere is a runtime that is built already.
+.PHONY: runtime
+ifeq ($(AICF_RT),$(B)/python/aicf_rt)
+include runtime/runtime.mk make/core.mk
 endif
-ifneq ($(wildcard $(GEN)/ops.mk),)
-include $(GEN)/ops.mk
+generated_missing := $(filter-out $(wildcard $(GEN)/ops.mk $(GEN)/files.mk),$(GEN)/ops.mk \
+    $(if $(OPGEN),$(GEN)/files.mk))
+ifeq ($(strip $(generated_missing)),)
+include $(GEN)/ops.mk $(if $(OPGEN),$(GEN)/files.mk)
 all: runtime aicf
 else ifneq ($(DRY),)
+-include $(GEN)/ops.mk
 all: runtime
 else
-# Make writes it first and starts over; it gets to the goal only if that failed, and has said why.
--include $(GEN)/ops.mk
+# Make writes them first and starts over; it gets to the goal only if that failed, and has said why.
+-include $(GEN)/ops.mk $(GEN)/files.mk
 all: ; @exit 1
 endif

@@ -6,7 +6,7 @@
 
 @{for v in op.variants}
 static PyObject *
-typed@{v.tail|name}(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+@{fill}@{v.function|name}(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)@{end}
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, @{v.index|number}, args, nargs, kwnames);
@@ -35,7 +35,7 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
 }
 
 @{for v in op.variants}
-static const char doc@{v.tail|name}[] = @{quote c_string}@{v.function|name}($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
+static const char doc_@{v.tail|name}[] = @{quote c_string}@{v.function|name}($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
 --
 
 @{op.doc|text}
@@ -59,7 +59,7 @@ One line a kernel: it fits, or what does not, with its values.@{end};
 
 static PyMethodDef methods[] = {
 @{for v in op.variants}
-    @{fill}{"@{v.function|name}", AICF_FUNCTION(typed@{v.tail|name}), doc@{v.tail|name}},@{end}
+    @{fill}{"@{v.function|name}", AICF_FUNCTION(@{v.function|name}), doc_@{v.tail|name}},@{end}
 @{end}
     {"@{op.name|name}", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},

@@ -56,12 +56,14 @@ static bool
 @{end}
 @{if f.uses_bad}
     bool bad[1] = {false};
-    @{fill}bool holds = @{f.c|c};@{end}
-    return holds && !bad[0];
-@{else}
+@{end}
 @{if f.unused}
     (void)scope;
 @{end}
+@{if f.uses_bad}
+    @{fill}bool holds = @{f.c|c};@{end}
+    return holds && !bad[0];
+@{else}
     @{fill}return @{f.c|c};@{end}
 @{end}
 }

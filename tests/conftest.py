@@ -59,11 +59,10 @@ def gpu_count() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--promises",
-        metavar="FILE",
-        help="with --collect-only: write {id: [tests]} to FILE as JSON",
-    )
+    promises = "with --collect-only: write {id: [tests]} to FILE as JSON"
+    results = "write how many tests passed, failed and were skipped to FILE as JSON"
+    parser.addoption("--promises", metavar="FILE", help=promises)
+    parser.addoption("--gpu-results", metavar="FILE", help=results)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,13 +74,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
 
 
-def pytest_report_header() -> list[str]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     met = [f"{name} {version}" for name in GUESTS if (version := guest_version(name))]
     not_met = [name for name in GUESTS if guest_version(name) is None]
-    return [
-        f"guests: {', '.join(met) or 'none'}; not installed: {', '.join(not_met) or 'none'}",
-        f"gpus: {gpu_count()}",
-    ]
+    terminalreporter.write_line(
+        f"guests met: {', '.join(met) or 'none'}; not installed: {', '.join(not_met) or 'none'}; "
+        f"GPUs: {gpu_count()}"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -138,29 +137,49 @@ def pytest_runtest_makereport(
     return report
 
 
+def missing_guest(report: pytest.CollectReport) -> str | None:
+    """The guest for want of which a file of tests could not be imported."""
+    excinfo = getattr(getattr(report, "call", None), "excinfo", None)
+    cause = excinfo.value.__cause__ if report.failed and excinfo else None
+    name = cause.name if isinstance(cause, ModuleNotFoundError) else None
+    return name if name in GUESTS else None
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
+    guest = missing_guest(report)
+    if guest:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 1, f"Skipped: guest {guest} is not installed")
     refuse_skip(report, None)
     return report
 
 
 class Recorder:
-    """Keeps the last result of each test with a promise: on the controller, where reports meet."""
+    """Keeps how tests end: on the controller, where reports meet."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.results: dict[str, list[Any]] = {}
+        self.outcomes = {"passed": 0, "failed": 0, "skipped": 0}
+        self.promised: dict[str, list[Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        ids = dict(report.user_properties).get("promises")
-        if ids and (report.when == "call" or report.outcome != "passed"):
-            self.results[report.nodeid] = [ids, report.outcome]
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes[report.outcome] += 1
+            ids = dict(report.user_properties).get("promises")
+            if ids:
+                self.promised[report.nodeid] = [ids, report.outcome]
 
     def pytest_sessionfinish(self) -> None:
-        cache = self.config.cache
-        if cache is not None and self.results:
-            cache.set(RESULTS, {**cache.get(RESULTS, {}), **self.results})
+        cache = getattr(self.config, "cache", None)  # -p no:cacheprovider
+        where = self.config.getoption("--gpu-results")
+        if cache is not None and self.promised:
+            cache.set(RESULTS, {**cache.get(RESULTS, {}), **self.promised})
+        if where:
+            Path(where).write_text(json.dumps(self.outcomes), encoding="utf-8")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "tests" / "generator"
-PARTS = ("arena", "buffer", "fault", "fault_ids", "names", "model", "dict")
+PARTS = ("arena", "buffer", "format", "fault", "fault_ids", "names", "model", "dict")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined")
 
 FAULT = re.compile(r"^row:(\d+):(\d+): error: (.*) \[([a-z-]+)\]$")

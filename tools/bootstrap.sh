@@ -1,7 +1,7 @@
 #!/bin/sh
-# bootstrap.sh [demo]: installs what a build and its tests need and what is not there: a C compiler, make,
-# libyaml, Python's headers (by apt, as root or with sudo; elsewhere it names them), and .venv with the
-# pinned packages. Run again, it looks and does nothing. torch, jax and cupy are never installed.
+# bootstrap.sh [demo]: installs what a build and its tests need and what is not there: compilers of C and
+# C++, make, libyaml, Python's headers (by apt, as root or with sudo; elsewhere it names them), and .venv
+# with the pinned packages. Run again, it looks and does nothing. torch, jax and cupy are never installed.
 set -e
 cd "$(dirname "$0")/.."
 base=${BOOTSTRAP_PYTHON:-python3}
@@ -32,6 +32,8 @@ missing_packages() {
     has_header Python.h "$(python_include)" || echo python3-dev
     # venv is there, but Debian keeps what it needs in a package of its own.
     "$base" -c 'import venv, ensurepip' >/dev/null 2>&1 || echo python3-venv
+    # A build needs it for CUDA alone; tests compile the headers as C++.
+    command -v "${CXX:-g++}" >/dev/null 2>&1 || echo g++
 }
 
 install_packages() {

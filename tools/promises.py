@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,8 +54,9 @@ def main(where: list[str]) -> int:
     for name in promises:
         if name in tests:
             print(f"{name:<28}{summary(tests[name], results)}")
-            for test in tests[name]:
-                print(f"    {test}")
+            functions = Counter(test.split("[", 1)[0] for test in tests[name])
+            for function, cases in functions.items():
+                print(f"    {function}{f' ({cases} cases)' if cases > 1 else ''}")
     for name in unknown:
         print(f"error: {name} is not in tests/promises.toml: {tests[name][0]}", file=sys.stderr)
     if where:

@@ -60,7 +60,9 @@ def test_no_libyaml_beside_an_existing_generated(tree: Checkout, tmp_path: Path)
 
 @pytest.mark.promise("DESIGN-6-missing-tools")
 def test_no_python_header(tree: Checkout, tmp_path: Path) -> None:
-    made = tree.make(f"CC={lacking(tmp_path / 'cc', 'Python.h')}", fails=True)
+    made = tree.make(
+        f"CC={lacking(tmp_path / 'cc', 'Python.h')}", "build/modules/add.o", fails=True
+    )
     assert (
         "Python.h is not found: apt install python3-dev, or dnf install python3-devel"
         in the_error(made)

@@ -280,7 +280,7 @@ def test_adding_an_op(folder: Path) -> None:
         status, said = run(list(command), folder)
         assert status == 0, said
     (folder / "build/python/aicf_rt").symlink_to(BUILD / "python/aicf_rt")
-    found = re.fullmatch(r'.*python3 -c "(.*)"\n(.*)', call, re.DOTALL)
+    found = re.fullmatch(r'.*python -c "(.*)"\n(.*)', call, re.DOTALL)
     assert found is not None
     code = [sys.executable, "-c", found.group(1)]
     status, said = run([*code], folder, PYTHONPATH=str(folder / "build/python"))

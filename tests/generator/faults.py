@@ -513,6 +513,27 @@ ROWS = [
         "at most 64",
         (VALUE, VALUE + "".join(f"\n      - {{name: s{i}, scalar: f32}}" for i in range(62))),
     ),
+    case(
+        "too-many-attrs",
+        '    args:\n      - {name: x, tensor: T, shape: "N C H W"}\n',
+        '    args:\n      ▸- {name: x, tensor: T, shape: "N C H W"}\n'
+        + "".join(f"      - {{name: s{i}, attr: int, default: 0}}\n" for i in range(63)),
+        "at most 64",
+    ),
+    case(
+        "too-many-dims",
+        "  - op: pool\n",
+        "  - op: ▸pool\n",
+        "at most 64",
+        ("    let:\n", "    let:\n" + "".join(f'      L{i}: "N + {i}"\n' for i in range(59))),
+    ),
+    case(
+        "name-reserved",
+        '{name: gx, tensor: T, shape: "L.. N", optional: true}',
+        '{name: ▸count, tensor: T, shape: "L.. N", optional: true}',
+        "a tuple has a method",
+        ("x: d.gx", "x: d.count"),
+    ),
     case("duplicate-overlap", "overlap: {out: [a, b]}", "overlap: {out: [a, ▸a]}", "named twice"),
     case(
         "overlap-dtype",

@@ -311,14 +311,14 @@ def test_a_scalar_whose_dtype_varies(zoo: Any, dtype: str, by: object, want: obj
 def test_outs_that_are_asked_for(zoo: Any) -> None:
     x = np.arange(6, dtype="f4").reshape(2, 3)
     assert isinstance(zoo.every.every(x, lr=1), np.ndarray)
-    assert isinstance(zoo.every.every(x, lr=1, mean=False, count=None), np.ndarray)
+    assert isinstance(zoo.every.every(x, lr=1, mean=False, counted=None), np.ndarray)
     both = zoo.every.every(x, lr=1, mean=True)
-    assert both._fields == ("out", "mean", "count")
+    assert both._fields == ("out", "mean", "counted")
     assert type(both).__name__ == "every"
     assert both.mean.tolist() == [1.0, 4.0]
-    assert both.count is None
+    assert both.counted is None
     assert np.array_equal(both.out, x)
-    _, mean, count = zoo.every.every(x, lr=1, count=True)
+    _, mean, count = zoo.every.every(x, lr=1, counted=True)
     assert mean is None
     assert count.tolist() == [3, 3]
     assert count.dtype == np.int64

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
+import pickle
 import subprocess
 import sys
 import sysconfig
@@ -77,7 +79,8 @@ def test_an_out_that_numpy_has_no_word_for(rt: Any) -> None:
 
 def test_what_is_refused(rt: Any) -> None:
     for args in ((4, "f3"), (4, None), (4, np.complex64), (4, "f32", "gpu"), (4, "f32", "cuda:x"),
-                 (4, "f32", "cuda:-1"), ("4", "f32"), (4.0, "f32"), ((2, "3"), "f32")):  # fmt: skip
+                 (4, "f32", "cuda:-1"), (4, "\udc80"), (4, "f32", "\udc80"), ("4", "f32"),
+                 (4.0, "f32"), ((2, "3"), "f32")):  # fmt: skip
         with pytest.raises(TypeError):
             rt.empty(*args)
     for shape in (-1, (2, -1), (1,) * 65, (2**40, 2**40), (2**62,)):
@@ -94,15 +97,39 @@ def test_what_is_refused(rt: Any) -> None:
             rt.empty(4, "f32", stream=stream)
 
 
-@pytest.mark.promise("I2")
+@pytest.mark.promise("I2", "D4")
 def test_cuda_without_a_driver_says_so(rt: Any) -> None:
+    """And what helps; the backend's own number and name where there is a backend to have them."""
     from conftest import gpu_count
 
     if gpu_count():
         assert rt.empty(4, "f32", "cuda").device == "cuda:0"
-    else:
-        with pytest.raises((rt.CudaError, MemoryError)):
-            rt.empty(4, "f32", "cuda")
+        return
+    with pytest.raises(rt.CudaError, match=r"^aicf_rt.Tensor: .*(rebuild|driver)") as failed:
+        rt.empty(4, "f32", "cuda")
+    fault = failed.value
+    assert (fault.op, fault.kernel) == (None, None)
+    assert (fault.code is None) == (fault.name is None) == ("CUDA=1" in str(fault))
+
+
+def test_a_shape_has_a_length(rt: Any) -> None:
+    """What has none may have no end: a ctypes pointer yields whatever lies behind it."""
+    endless = ctypes.pointer(ctypes.c_int64(1))
+    for shape in (endless, iter([1, 2]), {1, 2}, None, object()):
+        with pytest.raises(TypeError):
+            rt.empty(shape, "f32")
+    assert rt.empty(range(1, 4), "f32").shape == (1, 2, 3)
+
+
+def test_memory_is_not_pickled(rt: Any, add: Any) -> None:
+    x = rt.empty(4, "f32")
+    for thing in (x, add.bind(x, x, rt.empty(4, "f32"))):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                pickle.dumps(thing, protocol)
+        for duplicate in (copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                duplicate(thing)
 
 
 @pytest.mark.promise("T10")

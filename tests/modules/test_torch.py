@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,6 +72,18 @@ def test_conjugation_that_is_pending(add: Any) -> None:
     z = torch.ones(4, dtype=torch.complex64).conj()
     assert add.add_f32(z, z, torch.ones(4)) is False
     assert add.add_f32(z.real, z.real, torch.ones(4)) is True
+
+
+@pytest.mark.promise("D4")
+def test_what_was_not_read_is_not_described(add: Any, unsupported: Any) -> None:
+    x, plain = torch.ones(4, requires_grad=True), torch.ones(4)
+    masked: Any = np.ma.array(np.ones(4, "f4"))
+    negative = torch.ones(4, dtype=torch.complex64).conj().imag
+    for wrong in (x, masked, negative):
+        with pytest.raises(unsupported) as refused:
+            add.add(wrong, plain)
+        assert "got" not in str(refused.value)
+        assert "unknown" not in str(refused.value)
 
 
 @pytest.mark.promise("A12", "T17")
@@ -158,23 +171,26 @@ WITHOUT_MEMORY = {
 
 @pytest.mark.promise("A11", "FAULT-15")
 @pytest.mark.parametrize("kind", WITHOUT_MEMORY)
-def test_tensors_without_plain_memory(add: Any, kind: str) -> None:
+def test_tensors_without_plain_memory(add: Any, unsupported: Any, kind: str) -> None:
+    """One verdict for all of them, though torch has another exception for each."""
     x, plain, out = WITHOUT_MEMORY[kind](), torch.ones(4), torch.zeros(4)
-    for args in ((x, plain, out), (plain, x, out), (plain, plain, x)):
-        for call in (add.add_f32, add.bind, lambda a, b, c: add.add(a, b, out=c)):
-            try:
-                answer = call(*args)
-            except Exception:
-                continue
-            assert answer is False
+    for place, name in enumerate(("a", "b", "out")):
+        args = [plain, plain, out]
+        args[place] = x
+        assert add.add_f32(*args) is False
+        for call in (add.bind, lambda a, b, c: add.add(a, b, out=c)):
+            with pytest.raises(unsupported, match=f"^add: {name}: ") as refused:
+                call(*args)
+            assert refused.value.arg == name
+            assert "unknown" not in str(refused.value)
     assert out.tolist() == [0.0] * 4
     assert plain.tolist() == [1.0] * 4
 
 
 @pytest.mark.promise("A11")
 @pytest.mark.parametrize("how", ["vmap", "grad", "jvp", "functionalize"])
-def test_transforms(add: Any, how: str) -> None:
-    """What a transform hands out is no plain tensor: an error, never a wrong result."""
+def test_transforms(add: Any, unsupported: Any, how: str) -> None:
+    """What a transform hands out is no plain tensor: refused, never a wrong result."""
     one = torch.ones(4)
     run = {
         "vmap": lambda f: torch.func.vmap(f)(torch.ones(3, 4)),
@@ -182,7 +198,7 @@ def test_transforms(add: Any, how: str) -> None:
         "jvp": lambda f: torch.func.jvp(f, (one,), (one,)),
         "functionalize": lambda f: torch.func.functionalize(f)(one),
     }[how]
-    with pytest.raises(Exception):  # noqa: B017, PT011
+    with pytest.raises(unsupported):
         run(lambda x: add.add(x, x))
 
 
@@ -296,6 +312,99 @@ def test_a_bound_call_keeps_the_memory(add: Any) -> None:
         torch.full((1000,), 9.0)
     call()
     assert (out == 4).all()
+
+
+def resized(x: Any) -> None:
+    x.resize_(100_000)
+
+
+def refilled(x: Any) -> None:
+    """As sharded training frees a parameter's memory and takes some again."""
+    kept = x.untyped_storage()
+    held = torch.empty(kept.nbytes() * 4)
+    kept.resize_(0)
+    kept.resize_(kept.nbytes() + held.nbytes)
+
+
+@pytest.mark.promise("FAULT-4", "S5")
+@pytest.mark.parametrize("move", [resized, refilled])
+@pytest.mark.parametrize("name", ["a", "b", "out"])
+def test_memory_that_torch_resized(
+    add: Any, rt: Any, unsupported: Any, name: str, move: Any
+) -> None:
+    """Then the old memory is free, and somebody else's: nothing is launched on it."""
+    tensors = {n: torch.full((1000,), 1.0) for n in ("a", "b", "out")}
+    call = add.bind(**tensors)
+    call()
+    move(tensors[name])
+    for launch in (call, lambda: rt.run([call]), call.set):
+        with pytest.raises(unsupported, match=f"^add: {name}: .*resized") as refused:
+            launch()
+        assert refused.value.arg == name
+    tensors[name] = torch.full((1000,), 3.0)
+    call.set(**{name: tensors[name]})
+    call()
+    assert torch.equal(tensors["out"], torch.full((1000,), 2.0 if name == "out" else 4.0))
+
+
+@pytest.mark.promise("S5")
+def test_memory_that_torch_gave_back_and_took_again_at_its_place(add: Any) -> None:
+    """What lies where it lay, as large as it was, may be launched on."""
+    x, out = torch.ones(4), torch.zeros(4)
+    call = add.bind(x, x, out)
+    x.resize_(2)  # keeps its memory
+    call()
+    assert out.tolist() == [2.0] * 4
+
+
+@pytest.mark.promise("FAULT-4")
+@pytest.mark.parametrize("answer", [None, 3, "self", "other"])
+def test_a_subclass_that_detaches_oddly(add: Any, unsupported: Any, answer: Any) -> None:
+    class Odd(torch.Tensor):  # type: ignore[misc]
+        def detach(self) -> Any:
+            return {"self": self, "other": torch.full((4,), 9.0)}.get(answer, answer)
+
+    x, out = torch.ones(4).as_subclass(Odd), torch.zeros(4)
+    call = add.bind(x, x, out)
+    call()
+    assert out[0] in (2, 18)
+    if answer == "self":
+        x.resize_(100_000)
+        with pytest.raises(unsupported, match="resized"):
+            call()
+
+
+@pytest.mark.promise("FAULT-23")
+def test_a_bound_call_is_collected_with_its_tensors(add: Any) -> None:
+    x = torch.ones(4)
+    x.call = add.bind(x, x, torch.zeros(4))
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.promise("FAULT-15")
+def test_a_compiled_caller(add: Any) -> None:
+    torch._dynamo.reset()
+
+    def f(x: Any) -> Any:
+        return add.add(x + 1, x) * 2
+
+    compiled = torch.compile(f, backend="eager")
+    assert torch.equal(compiled(torch.ones(4)), torch.full((4,), 6.0))
+
+
+@pytest.mark.promise("FAULT-15")
+def test_inference_mode(add: Any) -> None:
+    with torch.inference_mode():
+        x, out = torch.ones(4), torch.empty(4)
+        assert add.add_f32(x, x, out) is True
+        assert add.add(x, x, out=out) is out
+        call = add.bind(x, x, out)
+    call()
+    assert add.add(x, x, out=out) is out
+    assert out.tolist() == [2.0] * 4
 
 
 @pytest.mark.promise("FAULT-15")

@@ -4,14 +4,14 @@
 #include "aicf_ops/affine.h"
 
 static PyObject *
-typed_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+affine_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+affine_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 1, args, nargs, kwnames);
@@ -38,22 +38,22 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_f32[] = "affine_f32($module, x, bias, out, mean=None, where_most=None, *, "
-                              "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
-                              "H, lr, step=1, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
-                              "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_f16[] = "affine_f16($module, x, bias, out, mean=None, where_most=None, *, "
-                              "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
-                              "H, lr, step=1, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
-                              "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
+static const char doc__f32[] = "affine_f32($module, x, bias, out, mean=None, where_most=None, *, "
+                               "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
+                               "H, lr, step=1, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
+                               "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
+static const char doc__f16[] = "affine_f16($module, x, bias, out, mean=None, where_most=None, *, "
+                               "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
+                               "H, lr, step=1, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
+                               "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "affine($module, x, bias=None, *, out=None, mean=None, "
                                   "where_most=None, axes=None, axis=-1, pad=(0, 1), act='none', "
                                   "alpha=1.0, deep=True, H, lr, step=1, stream=None, "
@@ -76,8 +76,8 @@ static const char doc_explain[] = "explain($module, x, bias=None, out=None, mean
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"affine_f32", AICF_FUNCTION(typed_f32), doc_f32},
-    {"affine_f16", AICF_FUNCTION(typed_f16), doc_f16},
+    {"affine_f32", AICF_FUNCTION(affine_f32), doc__f32},
+    {"affine_f16", AICF_FUNCTION(affine_f16), doc__f16},
     {"affine", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},

@@ -4,28 +4,28 @@
 #include "aicf_ops/cast.h"
 
 static PyObject *
-typed_f16_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+cast_f16_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f16_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+cast_f16_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 1, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_bf16_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+cast_bf16_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 2, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_bf16_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+cast_bf16_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 3, args, nargs, kwnames);
@@ -52,27 +52,27 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_f16_f16[] = "cast_f16_f16($module, x, out, *, stream=None, kernel=None)\n"
-                                  "--\n\n"
-                                  "out = x in another dtype.\n\n"
-                                  "True if it ran; False, and nothing written, where these "
-                                  "tensors are outside the capability. Records no gradient.";
-static const char doc_f16_bf16[] = "cast_f16_bf16($module, x, out, *, stream=None, kernel=None)\n"
+static const char doc__f16_f16[] = "cast_f16_f16($module, x, out, *, stream=None, kernel=None)\n"
                                    "--\n\n"
                                    "out = x in another dtype.\n\n"
                                    "True if it ran; False, and nothing written, where these "
                                    "tensors are outside the capability. Records no gradient.";
-static const char doc_bf16_f16[] = "cast_bf16_f16($module, x, out, *, stream=None, kernel=None)\n"
-                                   "--\n\n"
-                                   "out = x in another dtype.\n\n"
-                                   "True if it ran; False, and nothing written, where these "
-                                   "tensors are outside the capability. Records no gradient.";
-static const char doc_bf16_bf16[] = "cast_bf16_bf16($module, x, out, *, stream=None, "
-                                    "kernel=None)\n"
+static const char doc__f16_bf16[] = "cast_f16_bf16($module, x, out, *, stream=None, kernel=None)\n"
                                     "--\n\n"
                                     "out = x in another dtype.\n\n"
                                     "True if it ran; False, and nothing written, where these "
                                     "tensors are outside the capability. Records no gradient.";
+static const char doc__bf16_f16[] = "cast_bf16_f16($module, x, out, *, stream=None, kernel=None)\n"
+                                    "--\n\n"
+                                    "out = x in another dtype.\n\n"
+                                    "True if it ran; False, and nothing written, where these "
+                                    "tensors are outside the capability. Records no gradient.";
+static const char doc__bf16_bf16[] = "cast_bf16_bf16($module, x, out, *, stream=None, "
+                                     "kernel=None)\n"
+                                     "--\n\n"
+                                     "out = x in another dtype.\n\n"
+                                     "True if it ran; False, and nothing written, where these "
+                                     "tensors are outside the capability. Records no gradient.";
 static const char doc_generic[] = "cast($module, x, *, out=None, dtype=None, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"
@@ -87,10 +87,10 @@ static const char doc_explain[] = "explain($module, x, out=None, *, stream=None,
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"cast_f16_f16", AICF_FUNCTION(typed_f16_f16), doc_f16_f16},
-    {"cast_f16_bf16", AICF_FUNCTION(typed_f16_bf16), doc_f16_bf16},
-    {"cast_bf16_f16", AICF_FUNCTION(typed_bf16_f16), doc_bf16_f16},
-    {"cast_bf16_bf16", AICF_FUNCTION(typed_bf16_bf16), doc_bf16_bf16},
+    {"cast_f16_f16", AICF_FUNCTION(cast_f16_f16), doc__f16_f16},
+    {"cast_f16_bf16", AICF_FUNCTION(cast_f16_bf16), doc__f16_bf16},
+    {"cast_bf16_f16", AICF_FUNCTION(cast_bf16_f16), doc__bf16_f16},
+    {"cast_bf16_bf16", AICF_FUNCTION(cast_bf16_bf16), doc__bf16_bf16},
     {"cast", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},

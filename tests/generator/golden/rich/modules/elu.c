@@ -4,28 +4,28 @@
 #include "aicf_ops/elu.h"
 
 static PyObject *
-typed_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+elu_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+elu_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 1, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+elu_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 2, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+elu_f64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 3, args, nargs, kwnames);
@@ -52,27 +52,27 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_f32[] = "elu_f32($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Exponential below 0.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_f16[] = "elu_f16($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Exponential below 0.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_bf16[] = "elu_bf16($module, x, out, *, alpha=1.0, stream=None, "
-                               "kernel=None)\n"
+static const char doc__f32[] = "elu_f32($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
                                "--\n\n"
                                "Exponential below 0.\n\n"
                                "True if it ran; False, and nothing written, where these tensors "
                                "are outside the capability. Records no gradient.";
-static const char doc_f64[] = "elu_f64($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Exponential below 0.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
+static const char doc__f16[] = "elu_f16($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "Exponential below 0.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
+static const char doc__bf16[] = "elu_bf16($module, x, out, *, alpha=1.0, stream=None, "
+                                "kernel=None)\n"
+                                "--\n\n"
+                                "Exponential below 0.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
+static const char doc__f64[] = "elu_f64($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "Exponential below 0.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "elu($module, x, *, out=None, alpha=1.0, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"
@@ -88,10 +88,10 @@ static const char doc_explain[] = "explain($module, x, out=None, *, alpha=1.0, s
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"elu_f32", AICF_FUNCTION(typed_f32), doc_f32},
-    {"elu_f16", AICF_FUNCTION(typed_f16), doc_f16},
-    {"elu_bf16", AICF_FUNCTION(typed_bf16), doc_bf16},
-    {"elu_f64", AICF_FUNCTION(typed_f64), doc_f64},
+    {"elu_f32", AICF_FUNCTION(elu_f32), doc__f32},
+    {"elu_f16", AICF_FUNCTION(elu_f16), doc__f16},
+    {"elu_bf16", AICF_FUNCTION(elu_bf16), doc__bf16},
+    {"elu_f64", AICF_FUNCTION(elu_f64), doc__f64},
     {"elu", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},

@@ -4,28 +4,28 @@
 #include "aicf_ops/exp.h"
 
 static PyObject *
-typed_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+exp_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+exp_f16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 1, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+exp_bf16(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 2, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_f64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+exp_f64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 3, args, nargs, kwnames);
@@ -52,26 +52,26 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_f32[] = "exp_f32($module, x, out, *, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "out = e**x.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_f16[] = "exp_f16($module, x, out, *, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "out = e**x.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_bf16[] = "exp_bf16($module, x, out, *, stream=None, kernel=None)\n"
+static const char doc__f32[] = "exp_f32($module, x, out, *, stream=None, kernel=None)\n"
                                "--\n\n"
                                "out = e**x.\n\n"
                                "True if it ran; False, and nothing written, where these tensors "
                                "are outside the capability. Records no gradient.";
-static const char doc_f64[] = "exp_f64($module, x, out, *, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "out = e**x.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
+static const char doc__f16[] = "exp_f16($module, x, out, *, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "out = e**x.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
+static const char doc__bf16[] = "exp_bf16($module, x, out, *, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "out = e**x.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
+static const char doc__f64[] = "exp_f64($module, x, out, *, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "out = e**x.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "exp($module, x, *, out=None, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "out = e**x.\n\n"
@@ -85,10 +85,10 @@ static const char doc_explain[] = "explain($module, x, out=None, *, stream=None,
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"exp_f32", AICF_FUNCTION(typed_f32), doc_f32},
-    {"exp_f16", AICF_FUNCTION(typed_f16), doc_f16},
-    {"exp_bf16", AICF_FUNCTION(typed_bf16), doc_bf16},
-    {"exp_f64", AICF_FUNCTION(typed_f64), doc_f64},
+    {"exp_f32", AICF_FUNCTION(exp_f32), doc__f32},
+    {"exp_f16", AICF_FUNCTION(exp_f16), doc__f16},
+    {"exp_bf16", AICF_FUNCTION(exp_bf16), doc__bf16},
+    {"exp_f64", AICF_FUNCTION(exp_f64), doc__f64},
     {"exp", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},

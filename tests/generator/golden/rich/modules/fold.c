@@ -4,7 +4,7 @@
 #include "aicf_ops/fold.h"
 
 static PyObject *
-typed_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+fold_f32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
@@ -31,12 +31,12 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_f32[] = "fold_f32($module, x, sum=None, most=None, *, axes=(0, -1), "
-                              "keepdim=False, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Sum over axes; and the gradients of two things at once.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
+static const char doc__f32[] = "fold_f32($module, x, sum=None, most=None, *, axes=(0, -1), "
+                               "keepdim=False, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "Sum over axes; and the gradients of two things at once.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "fold($module, x, *, sum=None, most=None, axes=(0, -1), "
                                   "keepdim=False, stream=None, kernel=None)\n"
                                   "--\n\n"
@@ -53,7 +53,7 @@ static const char doc_explain[] = "explain($module, x, sum=None, most=None, *, a
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"fold_f32", AICF_FUNCTION(typed_f32), doc_f32},
+    {"fold_f32", AICF_FUNCTION(fold_f32), doc__f32},
     {"fold", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},

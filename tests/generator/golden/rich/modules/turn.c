@@ -4,14 +4,14 @@
 #include "aicf_ops/turn.h"
 
 static PyObject *
-typed_i32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+turn_i32(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 0, args, nargs, kwnames);
 }
 
 static PyObject *
-typed_i64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+turn_i64(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_module *state = PyModule_GetState(module);
     return state->core->attempt(state->handle, 1, args, nargs, kwnames);
@@ -38,16 +38,16 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
-static const char doc_i32[] = "turn_i32($module, x, out, *, perm, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Axes permuted, then reduced.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
-static const char doc_i64[] = "turn_i64($module, x, out, *, perm, stream=None, kernel=None)\n"
-                              "--\n\n"
-                              "Axes permuted, then reduced.\n\n"
-                              "True if it ran; False, and nothing written, where these tensors "
-                              "are outside the capability. Records no gradient.";
+static const char doc__i32[] = "turn_i32($module, x, out, *, perm, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "Axes permuted, then reduced.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
+static const char doc__i64[] = "turn_i64($module, x, out, *, perm, stream=None, kernel=None)\n"
+                               "--\n\n"
+                               "Axes permuted, then reduced.\n\n"
+                               "True if it ran; False, and nothing written, where these tensors "
+                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "turn($module, x, *, out=None, perm, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "Axes permuted, then reduced.\n\n"
@@ -62,8 +62,8 @@ static const char doc_explain[] = "explain($module, x, out=None, *, perm, stream
                                   "One line a kernel: it fits, or what does not, with its values.";
 
 static PyMethodDef methods[] = {
-    {"turn_i32", AICF_FUNCTION(typed_i32), doc_i32},
-    {"turn_i64", AICF_FUNCTION(typed_i64), doc_i64},
+    {"turn_i32", AICF_FUNCTION(turn_i32), doc__i32},
+    {"turn_i64", AICF_FUNCTION(turn_i64), doc__i64},
     {"turn", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
