@@ -9,10 +9,11 @@ static const char *const runtime_symbols[] = {
     "attr_kind", "backend_cpu", "backend_cuda", "call_bytes", "call_count", "call_dims",
     "call_explain", "call_init", "call_launch", "call_list", "call_start", "call_views",
     "device_same", "dim_kind", "dtype_size", "item_kind", "launch_fn", "lib_symbol", "module_close",
-    "module_open", "op_backend", "op_code", "op_infer", "op_prepare", "parallel_for", "scope_aligned",
-    "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present", "scope_same_shape",
-    "scope_stride", "scope_sum", "status_describe", "stream_s", "tensor_overlaps_itself",
-    "tensor_settle", "tensors_overlap", "tensors_same_shape", "test_fn", "value_fn", NULL,
+    "module_open", "op_backend", "op_code", "op_infer", "op_prepare", "parallel_for",
+    "scope_aligned", "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present",
+    "scope_same_shape", "scope_stride", "scope_sum", "status_describe", "stream_s",
+    "tensor_overlaps_itself", "tensor_settle", "tensors_overlap", "tensors_same_shape", "test_fn",
+    "value_fn", NULL,
 };
 
 static const char *const runtime_constants[] = {

@@ -135,6 +135,8 @@ FAULTS = {
     "test-case": "A case of `test` that names no argument, or leaves one out.",
     "tolerance": "A tolerance that is not two numbers, neither negative.",
     "too-deep": "Maps and lists more than 16 deep.",
+    "too-many-attrs": "More than 64 attributes and scalars.",
+    "too-many-dims": "More than 64 dims, packs and lets.",
     "too-many-params": "More than 64 tensors and scalars.",
     "too-many-variants": "More than 4,096 combinations of dtypes.",
     "too-many-words": "More than 256 words in `values`.",

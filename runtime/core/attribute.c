@@ -21,12 +21,22 @@ misuse(const aicf_call *call, const aicf_attr *attr, const char *takes, PyObject
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/* PyObject_HasAttrString prints, from Python 3.13 on, what else an attribute raised. */
+static bool
+has(PyObject *value, const char *name)
+{
+    PyObject *attribute = PyObject_GetAttrString(value, name);
+    bool found = attribute != NULL;
+    Py_XDECREF(attribute);
+    PyErr_Clear();
+    return found;
+}
+
 static bool
 is_tensor_like(PyObject *value)
 {
     return !PyLong_Check(value) && !PyFloat_Check(value) &&
-           (PyObject_HasAttrString(value, "__dlpack__") ||
-            PyObject_HasAttrString(value, "__cuda_array_interface__"));
+           (has(value, "__dlpack__") || has(value, "__cuda_array_interface__"));
 }
 
 /* 1: read, 0: does not fit 64 bits, -1 with an exception. Requires __index__. */
@@ -74,7 +84,7 @@ takes_real(PyObject *value)
     return !PyBool_Check(value) && !PyComplex_Check(value) && !is_tensor_like(value) &&
            !type_is(Py_TYPE(value), "numpy", "complexfloating") &&
            (PyFloat_Check(value) || PyIndex_Check(value) ||
-            PyObject_HasAttrString((PyObject *)Py_TYPE(value), "__float__"));
+            has((PyObject *)Py_TYPE(value), "__float__"));
 }
 
 static void
