@@ -14,8 +14,8 @@ bool file_complain(const char *path, const char *doing);
 bool file_read(const char *path, buffer *into);
 bool file_read_open(int fd, buffer *into); /* of an open file, which it closes */
 
-/* Reads it for the rest of the run, a NUL behind its end. NULL after a complaint, also of a file that
-   is far too large for a table or a template. */
+/* Reads it for the rest of the run, a NUL behind its end. NULL after a complaint, also where it is
+   far too large for a table or a template. */
 char *file_load(arena *a, const char *path, size_t *size);
 
 /* The names in a folder that end in `suffix`, in the order of their bytes. False after a complaint.

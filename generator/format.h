@@ -1,5 +1,5 @@
-/* vsnprintf for the formats that opgen's texts have most: of %s, %d and %c alone they take a tenth of
-   its time. Any other format goes to it whole. */
+/* vsnprintf for the formats that opgen's texts have most: those of %s, %d and %c alone take a tenth
+   of its time. Any other format goes to it whole. */
 #ifndef OPGEN_FORMAT_H
 #define OPGEN_FORMAT_H
 
