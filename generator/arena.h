@@ -1,5 +1,6 @@
-/* Memory that is freed all at once. Everything opgen reads and builds lives in one; nothing in it is
-   freed alone. Allocation does not fail: out of memory ends the program before anything is written. */
+/* Memory that is freed all at once. Everything opgen reads and builds lives in one; nothing in it
+   is freed alone. Allocation does not fail: out of memory ends the program before anything is
+   written. */
 #ifndef OPGEN_ARENA_H
 #define OPGEN_ARENA_H
 
@@ -26,15 +27,15 @@ void arena_restore(arena *a, arena_mark mark);
 
 /* A growing array of pointers or structures: `LIST(type)` declares one, list_push appends a zeroed
    element and returns it. */
-#define LIST(type)          \
-    struct {                \
-        type *items;        \
-        int count, room;    \
+#define LIST(type)       \
+    struct {             \
+        type *items;     \
+        int count, room; \
     }
 void *list_grow(arena *a, void *items, int count, int *room, size_t size);
-#define list_push(a, list)                                                                        \
-    ((list)->items = list_grow((a), (list)->items, (list)->count, &(list)->room,                 \
-                               sizeof *(list)->items),                                            \
+#define list_push(a, list)                                                                   \
+    ((list)->items =                                                                         \
+         list_grow((a), (list)->items, (list)->count, &(list)->room, sizeof *(list)->items), \
      &(list)->items[(list)->count++])
 
 #endif

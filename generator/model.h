@@ -13,7 +13,7 @@ typedef enum dtype_id {
 #define MODEL_DTYPE(id, name, code, bits, ctype, numpy, typestr, format) DTYPE_##id,
     AICF_DTYPES(MODEL_DTYPE)
 #undef MODEL_DTYPE
-    DTYPE_COUNT
+        DTYPE_COUNT
 } dtype_id;
 
 typedef struct dtype_info {
@@ -54,27 +54,38 @@ typedef struct typevar {
 typedef struct dtype_rule {
     enum { DTYPE_FIXED, DTYPE_VAR, DTYPE_FUNCTION } kind;
     dtype_id fixed;
-    int var;                   /* index into op->types */
-    const char *function;      /* its name */
-    int map[DTYPE_COUNT];      /* by the variable's dtype; -1: undefined */
-    const char *text;          /* as in the row: "acc(T)" */
+    int var;              /* index into op->types */
+    const char *function; /* its name */
+    int map[DTYPE_COUNT]; /* by the variable's dtype; -1: undefined */
+    const char *text;     /* as in the row: "acc(T)" */
 } dtype_rule;
 
 typedef enum role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_SCALAR } role;
 
 typedef enum layout_bit {
-    LAYOUT_DENSE = 1, LAYOUT_FLAT = 2, LAYOUT_NHWC = 4, LAYOUT_ROW = 8, LAYOUT_COL = 16, LAYOUT_STRIDED = 32
+    LAYOUT_DENSE = 1,
+    LAYOUT_FLAT = 2,
+    LAYOUT_NHWC = 4,
+    LAYOUT_ROW = 8,
+    LAYOUT_COL = 16,
+    LAYOUT_STRIDED = 32
 } layout_bit;
 
 typedef enum item_kind {
-    ITEM_DIM, ITEM_PACK, ITEM_AXIS, ITEM_VALUE, ITEM_BROADCAST, ITEM_REDUCED, ITEM_PERMUTED
+    ITEM_DIM,
+    ITEM_PACK,
+    ITEM_AXIS,
+    ITEM_VALUE,
+    ITEM_BROADCAST,
+    ITEM_REDUCED,
+    ITEM_PERMUTED
 } item_kind;
 
 typedef struct item {
     item_kind kind;
-    int dim;          /* into op->dims; of DIM, PACK, AXIS, REDUCED, PERMUTED */
-    int axis, keep;   /* into op->attrs; -1: none */
-    expr *value;      /* of VALUE; an int attribute used as a dim is a VALUE too */
+    int dim;        /* into op->dims; of DIM, PACK, AXIS, REDUCED, PERMUTED */
+    int axis, keep; /* into op->attrs; -1: none */
+    expr *value;    /* of VALUE; an int attribute used as a dim is a VALUE too */
     int packs[8], pack_count;
     const char *text;
     loc where;
@@ -93,7 +104,7 @@ typedef struct param {
     const char *name;
     role role;
     bool optional;
-    int list;         /* the dim that counts its tensors, -1: not a list */
+    int list; /* the dim that counts its tensors, -1: not a list */
     dtype_rule dtype;
     shape shape;      /* not of a scalar */
     unsigned layouts; /* its own default, 0: the kernel's */
@@ -115,19 +126,26 @@ typedef struct dim {
 } dim;
 
 typedef enum attr_kind {
-    ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_ENUM, ATTR_INTS, ATTR_AXIS, ATTR_AXES, ATTR_SCALAR
+    ATTR_BOOL,
+    ATTR_INT,
+    ATTR_FLOAT,
+    ATTR_ENUM,
+    ATTR_INTS,
+    ATTR_AXIS,
+    ATTR_AXES,
+    ATTR_SCALAR
 } attr_kind;
 
 /* An attribute or a scalar, in the row's order. */
 typedef struct attr {
     const char *name;
     attr_kind kind;
-    int size;          /* of ints */
-    int of;            /* of axis, axes: the param; of a scalar: its own param */
+    int size; /* of ints */
+    int of;   /* of axis, axes: the param; of a scalar: its own param */
     LIST(const char *) values;
-    bool real;         /* bounds and default are in `real`, else in `integer` (bool and enum index too) */
+    bool real; /* bounds and default are in `real`, else in `integer` (bool and enum index too) */
     bool has_default, has_min, has_max, all; /* all: `default: all` of axes */
-    LIST(int64_t) default_ints; /* of ints and axes */
+    LIST(int64_t) default_ints;              /* of ints and axes */
     int64_t default_integer, min_integer, max_integer;
     double default_real, min_real, max_real;
     const char *default_text; /* as Python writes it in a signature */
@@ -144,31 +162,38 @@ typedef enum place { PLACE_POINTER, PLACE_OWN, PLACE_JOINT, PLACE_MATRIX } place
 
 typedef struct kernel {
     const char *id;
-    int backend;         /* into table->backends */
-    unsigned *layouts;   /* [params] */
-    place *places;       /* [params] */
-    int model;           /* param, -1 */
+    int backend;             /* into table->backends */
+    unsigned *layouts;       /* [params] */
+    place *places;           /* [params] */
+    int model;               /* param, -1 */
     const char *layout_text; /* "layout flat", "layout x: nhwc, out: nhwc" */
-    bool *variants;      /* [op->variants]: it takes this combination */
+    bool *variants;          /* [op->variants]: it takes this combination */
     LIST(condition) guards;
-    const char *arch;    /* "sm_90a", NULL */
-    int arch_number;     /* 90 */
+    const char *arch; /* "sm_90a", NULL */
+    int arch_number;  /* 90 */
     bool arch_exact;
-    const char *src;     /* kernels/add/add.cu; never absolute, never above the tree */
+    const char *src; /* kernels/add/add.cu; never absolute, never above the tree */
     expr *workspace;
     LIST(const char *) libs;
     bool bitwise;
-    struct { dtype_id dtype; double rtol, atol; } tolerance[DTYPE_COUNT];
+    struct {
+        dtype_id dtype;
+        double rtol, atol;
+    } tolerance[DTYPE_COUNT];
     int tolerance_count;
     loc where;
 } kernel;
 
 /* A gradient: a tree of calls. */
 typedef enum grad_kind {
-    GRAD_NONE, GRAD_PARAM /* index */, GRAD_G /* of out `index` */, GRAD_NAME /* intermediate `index` */,
+    GRAD_NONE,
+    GRAD_PARAM /* index */,
+    GRAD_G /* of out `index` */,
+    GRAD_NAME /* intermediate `index` */,
     GRAD_OUT_OF /* args[0] `.name`: an out of a call or of an intermediate */,
     GRAD_CALL /* op `name` of the table: op_index; args by param, attrs by attr */,
-    GRAD_FIXED /* t reshape sum_to unreduce split inverse */, GRAD_IF /* then, test, else */,
+    GRAD_FIXED /* t reshape sum_to unreduce split inverse */,
+    GRAD_IF /* then, test, else */,
     GRAD_VALUE /* an expression, for attributes and scalars */
 } grad_kind;
 
@@ -190,21 +215,24 @@ struct grad {
 
 typedef struct grad_entry {
     const char *name;
-    int param;  /* the argument it is the gradient of; -1: an intermediate */
+    int param; /* the argument it is the gradient of; -1: an intermediate */
     grad *value;
     const char *text;
     loc where;
 } grad_entry;
 
 typedef struct variant {
-    dtype_id *vars;    /* [types] */
-    dtype_id *params;  /* [params] */
+    dtype_id *vars;     /* [types] */
+    dtype_id *params;   /* [params] */
     const char *suffix; /* "f32", "bf16_i64" */
 } variant;
 
 typedef struct test_shapes { /* `test` of a row */
     LIST(text) accept, reject;
-    struct { dtype_id dtype; double rtol, atol; } tolerance[DTYPE_COUNT];
+    struct {
+        dtype_id dtype;
+        double rtol, atol;
+    } tolerance[DTYPE_COUNT];
     int tolerance_count;
 } test_shapes;
 
@@ -213,19 +241,19 @@ struct op {
     const char *symbol; /* the table's */
     const char *family; /* NULL: a row of its own */
     text doc;
-    text aten;          /* .data NULL: none */
+    text aten; /* .data NULL: none */
     bool partial;
     LIST(typevar) types;
     LIST(param) params;
     int inputs, outs, scalars; /* params.count is their sum */
     LIST(attr) attrs;
-    LIST(dim) dims;     /* by first mention in the arguments, then list lengths, then lets */
+    LIST(dim) dims; /* by first mention in the arguments, then list lengths, then lets */
     LIST(condition) wheres;
     LIST(kernel) kernels; /* in the row's order */
     LIST(variant) variants;
     LIST(grad_entry) grads;
     bool has_grad;
-    bool saves[64];     /* by param: its gradients need its values, not its shape alone */
+    bool saves[64]; /* by param: its gradients need its values, not its shape alone */
     expr *flops, *bytes;
     test_shapes test;
     bool elementwise; /* every shape is one pack or a broadcast of packs */
@@ -239,9 +267,14 @@ typedef struct table {
     const char *package, *symbol; /* `namespace` is a C++ keyword to clang-format */
     LIST(backend) backends;
     LIST(op) ops;
-    LIST(struct { const char *name; dtype_id values[DTYPE_COUNT]; int count; }) classes;
+    LIST(struct {
+        const char *name;
+        dtype_id values[DTYPE_COUNT];
+        int count;
+    })
+    classes;
     const struct dict *ops_by_name; /* for op_find */
-    char hash[65]; /* of the whole table: all rows, backends, dtypes, names */
+    char hash[65];                  /* of the whole table: all rows, backends, dtypes, names */
 } table;
 
 int op_find(const table *t, const char *name);

@@ -65,7 +65,7 @@ endif
 AICF_OPTIMIZE := $(if $(DEBUG),-O0 -g,-O2)
 AICF_OPTIMIZE_KERNEL := $(if $(DEBUG),-O0 -g,-O3)
 AICF_OPTIMIZE_CUDA := $(if $(DEBUG),-O0 -g -lineinfo,-O3)
-AICF_WARNINGS := -Wall -Wextra -Wshadow=local -Wstrict-prototypes -Wno-maybe-uninitialized $(WERROR)
+AICF_WARNINGS := -Wall -Wextra -Wshadow=local -Wstrict-prototypes $(WERROR)
 
 # Whole commands but for files, optimisation and includes.
 AICF_COMPILE = $(CC) -std=c11 $(AICF_WARNINGS) -fPIC -fvisibility=hidden -ffunction-sections \

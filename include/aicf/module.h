@@ -16,13 +16,14 @@ typedef struct aicf_handle aicf_handle;
 typedef struct aicf_core {
     uint32_t size;
     uint32_t version;
-    /* Checks the op's size, version and counts, and adds `capability`, `__getattr__` and the like to
-       the module. NULL with an exception set. */
+    /* Checks the op's size, version and counts, and adds `capability`, `__getattr__` and the like
+       to the module. NULL with an exception set. */
     aicf_handle *(*open)(PyObject *module, const aicf_op *op);
     void (*close)(aicf_handle *handle);
     /* The typed form: True, False, or the exception of misuse or of a failed backend. */
     PyObject *(*attempt)(
-        aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+        aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs,
+        PyObject *kwnames);
     /* The forms that are the same for every op. */
     PyObject *(*compute)(
         aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);

@@ -186,6 +186,8 @@ def test_a_device_that_no_backend_serves(add: Any, unsupported: Any, device: int
     if device == 1:
         assert add.add_f32(*tensors) is True
         return
+    if device == 2 and add.capability["built"].get("vec"):
+        return  # CUDA is built here and serves it; tests/shim and tests/gpu call that
     assert add.add_f32(*tensors) is False
     with pytest.raises(unsupported):
         add.add(tensors[0], tensors[1], out=tensors[2])
