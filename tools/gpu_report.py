@@ -7,6 +7,7 @@ while its hash is what it was when its tests passed on a GPU.
 
     gpu_report.py run [PYTEST ARGUMENTS]   run the tests marked gpu, write the report (needs a GPU)
     gpu_report.py check                    say what is verified at these sources
+    gpu_report.py describe                 the machine and the hashes, as JSON for other reports
 """
 
 from __future__ import annotations
@@ -152,8 +153,11 @@ def check() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("what", choices=["run", "check"])
+    parser.add_argument("what", choices=["run", "check", "describe"])
     known, rest = parser.parse_known_args()
+    if known.what == "describe":
+        print(json.dumps({**machine(), "kernels": kernels()}))
+        return 0
     return run(rest) if known.what == "run" else check()
 
 

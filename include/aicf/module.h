@@ -75,11 +75,8 @@ aicf_module_close(void *module)
     }
 }
 
-/* For method tables: a function by any name, or by its own. */
+/* For method tables. */
 #define AICF_FUNCTION(function) \
     (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
-
-#define AICF_METHOD(name, doc) \
-    {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL | METH_KEYWORDS, doc}
 
 #endif

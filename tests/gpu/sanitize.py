@@ -157,6 +157,14 @@ def judge(planted: list[Outcome], ours: list[Outcome]) -> tuple[int, dict[str, l
     return status, {kernel: sorted(tools) for kernel, tools in sorted(clean.items())}
 
 
+def described() -> dict[str, object]:
+    """The machine, and the hash of each kernel's sources."""
+    command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, object] = json.loads(said)
+    return found
+
+
 def modules(json_file: Path | None, limit: float) -> int:
     begin = time.monotonic()
     planted, ours = every_kernel(limit)
@@ -174,7 +182,7 @@ def modules(json_file: Path | None, limit: float) -> int:
         print(f"not run clean under memcheck: {name}")
     print(f"{len(wanted) - len(missing)} of {len(wanted)}, {time.monotonic() - begin:.0f} s")
     if json_file is not None:
-        report = {
+        report = described() | {
             "planted": [asdict(o) | {"text": ""} for o in planted],
             "runs": [
                 asdict(o) | {"text": "" if o.verdict == "clean" else o.text[-4000:]} for o in ours
