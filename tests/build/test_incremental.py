@@ -31,6 +31,9 @@ def test_second_make_does_nothing(tree: Checkout) -> None:
 
 @pytest.mark.promise("B4")
 def test_touched_table_runs_opgen_and_compiles_nothing(tree: Checkout) -> None:
+    # In a copy of a tree a file may be newer than opgen's stamp, which is then renewed once.
+    os.utime(tree.root / "ops.yaml")
+    assert tree.make().steps == ["OPGEN ops.yaml"]
     os.utime(tree.root / "ops.yaml")
     before = tree.times(".")
     assert tree.make().steps == ["OPGEN ops.yaml"]
