@@ -73,6 +73,13 @@ scope_integer(int value, buffer *scratch)
 }
 
 const char *
+scope_bits(uint64_t bits, buffer *scratch)
+{
+    buffer_print(scratch, "0x%" PRIx64, bits);
+    return buffer_text(scratch);
+}
+
+const char *
 scope_c_integer(int64_t value, buffer *scratch)
 {
     if (value == INT64_MIN) {

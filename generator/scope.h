@@ -103,6 +103,7 @@ const char *scope_c_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_python_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_text_expr(const expr *e, buffer *scratch);
 const char *scope_integer(int value, buffer *scratch);
+const char *scope_bits(uint64_t bits, buffer *scratch);
 const char *scope_c_integer(int64_t value, buffer *scratch);
 const char *scope_real(double value, buffer *scratch);
 

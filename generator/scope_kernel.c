@@ -251,6 +251,31 @@ kernel_libs(const cursor *c, int at, cursor *element)
     return at + 1;
 }
 
+/* Dense tensors of one shape are as it wants them, and reach it as pointers or lines. */
+static bool
+kernel_plain(const cursor *c)
+{
+    const unsigned of_plain = LAYOUT_DENSE | LAYOUT_FLAT | LAYOUT_ROW | LAYOUT_STRIDED;
+    for (int i = 0; i < c->op->inputs + c->op->outs; i++) {
+        place where = c->kernel->places[i];
+        if (!(c->kernel->layouts[i] & of_plain) ||
+            (where != PLACE_JOINT && where != PLACE_POINTER)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *
+kernel_lines(const cursor *c, buffer *scratch)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < c->op->inputs + c->op->outs && i < 64; i++) {
+        bits |= (uint64_t)(c->kernel->places[i] == PLACE_JOINT) << i;
+    }
+    return scope_bits(bits, scratch);
+}
+
 TEXT_FIELD(kernel_id, c->kernel->id)
 TEXT_FIELD(kernel_layout_text, c->kernel->layout_text)
 TEXT_FIELD(kernel_arch, c->kernel->arch)
@@ -280,6 +305,8 @@ static const field kernel_fields[] = {
     NUMBER("model", kernel_model),
     NAME("model_name", kernel_model_name),
     TEXT("src", kernel_src),
+    FLAG("plain", kernel_plain),
+    NUMBER("lines", kernel_lines),
     FLAG("workspace", kernel_workspace),
     TEXT("workspace_text", kernel_workspace_text),
     PYTHON("workspace_python", kernel_workspace_python),

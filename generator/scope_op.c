@@ -305,6 +305,29 @@ FLAG_FIELD(op_has_functions, c->plan->values.count + c->plan->tests.count > 0)
 FLAG_FIELD(op_partial, c->op->partial)
 FLAG_FIELD(op_elementwise, c->op->elementwise)
 FLAG_FIELD(op_has_grad, c->op->has_grad)
+
+/* Shapes, and nothing but shapes, are what its tensors must agree in. */
+static bool
+op_plain(const cursor *c)
+{
+    bool packs = c->op->dims.count > 0;
+    for (int i = 0; i < c->op->dims.count; i++) {
+        packs &= c->op->dims.items[i].kind == DIM_PACK;
+    }
+    return packs && c->op->elementwise && !c->op->wheres.count && !op_has_lists(c);
+}
+
+static const char *
+op_written(const cursor *c, buffer *scratch)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < c->op->params.count && i < 64; i++) {
+        role role = c->op->params.items[i].role;
+        bits |= (uint64_t)(role == ROLE_OUT || role == ROLE_INOUT) << i;
+    }
+    return scope_bits(bits, scratch);
+}
+
 FLAG_FIELD(op_several_outs, c->op->outs > 1)
 
 static const field op_fields[] = {
@@ -328,8 +351,10 @@ static const field op_fields[] = {
     NUMBER("where_count", op_where_count),
     NUMBER("kernel_count", op_kernel_count),
     NUMBER("backend_count", op_backend_count),
+    NUMBER("written", op_written),
     FLAG("partial", op_partial),
     FLAG("elementwise", op_elementwise),
+    FLAG("plain", op_plain),
     FLAG("has_grad", op_has_grad),
     FLAG("has_lists", op_has_lists),
     FLAG("has_sequences", op_has_sequences),

@@ -47,11 +47,7 @@ param_exact(const cursor *c, buffer *scratch)
     for (int i = 0; i < 64; i++) {
         bits |= (uint64_t)PARAM->exact[i] << i;
     }
-    if (!bits) {
-        return NULL;
-    }
-    buffer_print(scratch, "0x%" PRIx64, bits);
-    return buffer_text(scratch);
+    return bits ? scope_bits(bits, scratch) : NULL;
 }
 
 static const char *
@@ -290,6 +286,19 @@ dim_python(const cursor *c, buffer *scratch)
     return scope_python_expr(c, DIM_OF->value, scratch);
 }
 
+/* The arguments that a plain call's pack is the shape of. */
+static const char *
+dim_binders(const cursor *c, buffer *scratch)
+{
+    int index = (int)(DIM_OF - c->op->dims.items);
+    uint64_t bits = 0;
+    for (int i = 0; i < c->op->inputs && i < 64; i++) {
+        const item *first = c->op->params.items[i].shape.items.items;
+        bits |= (uint64_t)(first->kind == ITEM_PACK && first->dim == index) << i;
+    }
+    return scope_bits(bits, scratch);
+}
+
 TEXT_FIELD(dim_name, DIM_OF->name)
 FLAG_FIELD(dim_varies, DIM_OF->varies)
 FLAG_FIELD(dim_is_pack, DIM_OF->kind == DIM_PACK)
@@ -300,6 +309,7 @@ static const field dim_fields[] = {
     FIELDS_COMMON,
     NAME("name", dim_name),
     NAME("kind", dim_kind_name),
+    NUMBER("binders", dim_binders),
     FLAG("varies", dim_varies),
     FLAG("is_pack", dim_is_pack),
     FLAG("is_let", dim_is_let),

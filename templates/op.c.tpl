@@ -3,6 +3,9 @@
 @{if op.has_functions}
 #include <aicf/expression.h>
 @{end}
+@{if op.plain}
+#include <aicf/plain.h>
+@{end}
 @{for b in op.backends}
 #include <aicf/backend/@{b.name|name}.h>
 @{end}
@@ -202,6 +205,14 @@ static const aicf_condition wheres[] = {
 };
 
 @{end}
+@{if op.plain}
+static const uint64_t binders[] = {
+@{for d in op.dims}
+    /* @{d.name|name} */ @{d.binders|number},
+@{end}
+};
+
+@{end}
 static const aicf_kernel kernels[] = {
 @{for k in op.kernels}
     {
@@ -220,6 +231,10 @@ static const aicf_kernel kernels[] = {
         @{fill}.layouts = (const uint8_t[]){@{for p in k.params sep ", "}@{p.layout|c}@{end}},@{end}
         @{fill}.places = (const uint8_t[]){@{for p in k.params sep ", "}AICF_PLACE_@{p.place|name}@{end}},@{end}
         .layout_text = @{k.layout_text|c_string},
+@{if k.plain}
+        .lines = @{k.lines|number},
+        .plain = true,
+@{end}
         .entries =
             (const aicf_entry[]){
 @{for v in k.entries}
@@ -263,6 +278,14 @@ static const aicf_op_backend backends[] = {
 
 static const char row[] = @{op.json|c_string};
 
+@{if op.plain}
+static bool
+plain(aicf_tensor *t, aicf_call *call)
+{
+    return aicf_plain_prepare(&@{op.symbol|name}_op, t, call);
+}
+
+@{end}
 const aicf_op @{op.symbol|name}_op = {
     .size = sizeof(aicf_op),
     .version = AICF_CALL_VERSION,
@@ -290,6 +313,10 @@ const aicf_op @{op.symbol|name}_op = {
 @{if op.elementwise}
     .elementwise = true,
 @{end}
+    .written = @{op.written|number},
+@{if op.plain}
+    .binders = binders,
+@{end}
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,
@@ -310,5 +337,8 @@ const aicf_op @{op.symbol|name}_op = {
 @{end}
     .infer = aicf_op_infer,
     .prepare = aicf_op_prepare,
+@{if op.plain}
+    .plain = plain,
+@{end}
     .code = aicf_op_code,
 };

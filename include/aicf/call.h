@@ -7,7 +7,7 @@
 
 #include <aicf/backend.h>
 
-#define AICF_CALL_VERSION 1
+#define AICF_CALL_VERSION 2
 
 typedef struct aicf_op aicf_op;
 typedef struct aicf_call aicf_call;
@@ -179,9 +179,11 @@ typedef struct aicf_kernel {
     bool arch_exact; /* sm_90a: that arch alone; else that one or later */
     int16_t arch;    /* 80, 90, ...; 0: any */
     int16_t model;   /* the parameter whose shape JOINT and MATRIX are broadcast to; -1: none */
-    const uint8_t *layouts;                /* one a parameter */
-    const uint8_t *places;                 /* one a parameter: aicf_place */
-    const char *layout_text;               /* as in the row, for explain: "layout flat" */
+    const uint8_t *layouts;  /* one a parameter */
+    const uint8_t *places;   /* one a parameter: aicf_place */
+    const char *layout_text; /* as in the row, for explain: "layout flat" */
+    uint64_t lines;          /* bit p: a view of parameter p is one dim where all are plain */
+    bool plain;              /* it takes plain tensors whatever their rank, as pointers and lines */
     const aicf_entry *entries;             /* one a variant; `launch` NULL: not for these dtypes */
     const char *const *guards;             /* texts, NULL at the end; NULL: none */
     int (*guard)(const aicf_scope *scope); /* the first guard that fails, or -1; NULL: none */
@@ -227,6 +229,8 @@ struct aicf_op {
     int16_t dim_count, attr_count, where_count, kernel_count, backend_count;
     bool has_lists;
     bool elementwise; /* every shape is one pack, or a broadcast of packs: `plain` answers it */
+    uint64_t written; /* bit p: parameter p is an out or inout; of the first 64 */
+    const uint64_t *binders; /* [dim_count]: bit p: argument p binds the pack; NULL: no `plain` */
     const aicf_param *params_of; /* [params] */
     const aicf_dtype *dtypes;    /* [variants][params]; 0: any */
     const char *const *suffixes; /* [variants] */
@@ -244,6 +248,12 @@ struct aicf_op {
        workspace. On a status other than ok the call is as good as uninitialised. Folds axes in
        place: prepare a copy if the same attributes shall be prepared again. */
     aicf_status (*prepare)(const aicf_tensor *t, aicf_call *call);
+    /* The short way of prepare, for the call that is made most: a known variant, and tensors that
+       are plain: dense, of one shape and on one device. They need not be settled, and are where
+       this is true. False: it is another call, or something is wrong with it; settle the tensors
+       and prepare then says which. What this takes, prepare takes too, with the same result. NULL:
+       the row has other than elementwise shapes. */
+    bool (*plain)(aicf_tensor *t, aicf_call *call);
     const char *code; /* aicf_op_code */
 };
 
@@ -283,6 +293,13 @@ aicf_list aicf_call_list(const aicf_call *call, int param);
 /* op->infer and op->prepare of every op; a row could have its own. */
 aicf_status aicf_op_infer(const aicf_tensor *t, aicf_call *call, aicf_inferred *outs);
 aicf_status aicf_op_prepare(const aicf_tensor *t, aicf_call *call);
+
+/* What op->plain asks of the runtime: whether the call's device is one that the kernel is for; its
+   guards hold, its workspace has a size, which the call then has, and its libraries are there;
+   every attribute is within its bounds. */
+bool aicf_call_arch_fits(const aicf_call *call, const aicf_kernel *kernel);
+bool aicf_call_holds(aicf_call *call, const aicf_kernel *kernel, const aicf_scope *scope);
+bool aicf_call_attributes_hold(aicf_call *call, const aicf_tensor *t);
 
 /* Runs the kernel on call->stream with the call's device current, and puts the caller's back. */
 aicf_status aicf_call_launch(const aicf_call *call);

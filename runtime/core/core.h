@@ -32,6 +32,7 @@
     X(data)                      \
     X(strides)                   \
     X(mask)                      \
+    X(_current_level)            \
     X(version)
 
 typedef enum core_name {
@@ -51,6 +52,7 @@ typedef struct core_state {
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
     PyObject *names[NAME_COUNT];
+    PyObject *forward_ad;    /* torch.autograd.forward_ad; NULL: no tensor was asked yet */
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int numpy_layout;    /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
@@ -90,6 +92,8 @@ struct source {
 
 /* NULL with an exception set. May run Python. */
 const source *source_find(core_state *core, PyObject *object);
+/* The record of a type that was met before, or NULL without an exception. */
+const source *source_known(core_state *core, const PyTypeObject *type);
 /* Whether `type` is a class of a module, or derives from it; not so where nobody imported that. */
 bool type_is(PyTypeObject *type, const char *module_name, const char *class_name);
 void sources_finish(core_state *core);
@@ -104,6 +108,9 @@ struct aicf_handle {
     core_state *core;
     PyObject **names;       /* of parameters, then of attributes; interned */
     const source **sources; /* [params]: the type seen there last */
+    char *images;           /* [variants]: a call before prepare, op->call_size bytes each; NULL:
+                               a call of the op is never of one tensor a parameter alone */
+    size_t tensors;         /* where they lie in a frame's room */
     PyObject *result;       /* the NamedTuple of several outs, made at its first use */
     size_t room;            /* bytes of a frame's arrays where there are no lists */
     uint64_t warm;          /* kernels that were launched before, by kernel and variant */
@@ -146,6 +153,8 @@ typedef struct frame {
     bool holds;         /* tensors may own something */
     bool computes;      /* outs that are missing are not misuse */
     int16_t dtype_part; /* a variant whose free type is the one that dtype= says */
+    bool asked_forward; /* `forward` holds: torch's forward-mode differentiation is on */
+    bool forward;
     bool stream_found;  /* `call->stream` holds */
     aicf_stream stream; /* where the producers' work was ordered to */
     aicf_stream after;  /* a stream that the launch waits for */
@@ -244,8 +253,11 @@ int numpy_read(void *object, void *tensor);
 /* torch.c: what torch keeps beside the memory. Runs Python. */
 bool torch_may_be_negative(const aicf_tensor *t);
 int torch_ask_negative(const core_state *core, PyObject *object, aicf_tensor *t);
-/* Sets t->refused where autograd would miss what is done to the tensor. */
-int torch_ask_gradient(const core_state *core, PyObject *object, uint8_t *refused);
+/* Whether forward-mode differentiation is on. */
+bool torch_ask_forward(core_state *core);
+/* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on.
+ */
+int torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused);
 int torch_written(PyObject *object);
 
 /* An empty aicf_tensor that only says why it is refused. */
@@ -274,12 +286,45 @@ PyObject *allocate_finish(const source *like, PyObject *object);
 aicf_status launch(aicf_handle *handle, aicf_call *call, const source *lead);
 /* The same for the call of a frame, after what its producers have queued. */
 aicf_status frame_launch(frame *f);
-const aicf_backend *backend_of_call(const aicf_call *call);
-const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
+static inline const aicf_backend *
+backend_of_call(const aicf_call *call)
+{
+    const aicf_op *op = call->op;
+    return op->backends[op->kernels[call->kernel].backend].backend;
+}
+
+/* What takes 50 us lets others run: an elementwise kernel moves this many bytes in that time,
+   others compute more a byte. */
+enum { LONG_BYTES = 512 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
+
+/* A launch on the host that is over before others would have had their turn: call->launch alone. */
+static inline bool
+launch_is_brief(const aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+{
+    return call->work < LONG_BYTES_COMPUTED && backend->host && !backend->enter &&
+           !call->workspace_size && !handle->core->sync;
+}
 
 /* stream.c: the first tensor whose framework has streams, NULL: none. */
 const source *stream_lead(const aicf_tensor *t, int count);
-/* The framework's current stream on the device, or the default where nobody says. */
+
+/* Launches a prepared call whose tensors are all borrowed: none waits for another stream. */
+static inline aicf_status
+launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t)
+{
+    if (!call->launch) {
+        return aicf_ok();
+    }
+    const aicf_backend *backend = backend_of_call(call);
+    if (launch_is_brief(handle, call, backend)) {
+        return call->launch(call);
+    }
+    return launch(handle, call, backend->host ? NULL : stream_lead(t, call->count));
+}
+
+const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
+
+/* stream.c: the framework's current stream on the device, or the default where nobody says. */
 aicf_stream stream_current(const source *lead, aicf_device device);
 /* The frame's stream waits for what its producers have queued on others. */
 aicf_status frame_order(frame *f, const aicf_backend *backend);
@@ -310,6 +355,9 @@ PyObject *refuse_reduce(PyObject *self, PyObject *protocol);
 
 /* ---- forms (forms.c, bound.c, tensor.c) ------------------------------------------------------ */
 
+/* attempt.c: the typed form of a call of tensors alone that can all be borrowed. NULL without an
+   exception: it is no such call, and nothing happened. Requires handle->images. */
+PyObject *attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args);
 PyObject *form_attempt(
     aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *

@@ -8,13 +8,14 @@ frame_run(frame *f)
 {
     aicf_status status = f->status;
     if (status.kind == AICF_OK) {
-        status = f->op->prepare(f->t, f->call);
+        bool plain = f->op->plain && f->op->plain(f->t, f->call);
+        status = plain ? aicf_ok() : f->op->prepare(f->t, f->call);
     }
     return status.kind == AICF_OK ? frame_launch(f) : status;
 }
 
-PyObject *
-form_attempt(
+static __attribute__((noinline)) PyObject *
+attempt(
     aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     FRAME_ROOM(handle);
@@ -33,6 +34,19 @@ form_attempt(
     }
     frame_end(&f);
     return verdict;
+}
+
+PyObject *
+form_attempt(
+    aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (handle->images && !kwnames && nargs == handle->op->params) {
+        PyObject *verdict = attempt_borrowed(handle, variant, args);
+        if (verdict || PyErr_Occurred()) {
+            return verdict;
+        }
+    }
+    return attempt(handle, variant, args, nargs, kwnames);
 }
 
 /* ---- outs that are left out ------------------------------------------------------------------ */

@@ -246,9 +246,14 @@ read_prepare(frame *f, int i, bool refuse_gradients, bool *slow)
     if (!s) {
         return -1;
     }
-    if (s->framework == FRAMEWORK_TORCH && refuse_gradients && !s->refused &&
-        torch_ask_gradient(f->core, f->objects[i], &refused) < 0) {
-        return -1;
+    if (s->framework == FRAMEWORK_TORCH && refuse_gradients && !s->refused) {
+        if (!f->asked_forward) {
+            f->asked_forward = true;
+            f->forward = torch_ask_forward(f->core);
+        }
+        if (torch_ask_gradient(f->core, f->objects[i], f->forward, &refused) < 0) {
+            return -1;
+        }
     }
     aicf_tensor *t = &f->t[i];
     t->source = s;
@@ -383,10 +388,6 @@ read_simple(frame *f, int i)
         return false;
     }
     aicf_tensor_settle(t);
-    if (t->release) {
-        tensor_release(t); /* room that a reader needed */
-        return false;
-    }
     return s->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t);
 }
 

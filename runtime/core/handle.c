@@ -222,10 +222,30 @@ handle_create(const aicf_op *op)
     handle->names = (PyObject **)(handle + 1);
     handle->sources = (const source **)((char *)handle->names + names);
     handle->room = room_of(op);
+    handle->tensors = (aicf_call_bytes(op, op->params) + 15) & ~(size_t)15;
     handle->free_type = (int16_t)find_free_type(op);
     handle->plain_call = is_plain(op);
     handle->optional_outs = outs_are_optional(op);
     return handle;
+}
+
+/* Calls as they are before their tensors are known, for copies. */
+static int
+images_make(aicf_handle *handle)
+{
+    const aicf_op *op = handle->op;
+    if (!handle->plain_call) {
+        return 0;
+    }
+    handle->images = calloc((size_t)op->variants, op->call_size);
+    if (!handle->images) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int v = 0; v < op->variants; v++) {
+        aicf_call_init((aicf_call *)(handle->images + (size_t)v * op->call_size), op, v);
+    }
+    return 0;
 }
 
 aicf_handle *
@@ -234,7 +254,8 @@ handle_open(PyObject *module, const aicf_op *op)
     aicf_handle *handle = op_check(op) < 0 ? NULL : handle_create(op);
     if (handle) {
         handle->core = core_import(&handle->module);
-        if (!handle->core || names_fill(handle) < 0 || module_extend(module) < 0) {
+        if (!handle->core || names_fill(handle) < 0 || images_make(handle) < 0 ||
+            module_extend(module) < 0) {
             handle_close(handle);
             handle = NULL;
         }
@@ -260,5 +281,6 @@ handle_close(aicf_handle *handle)
     }
     Py_XDECREF(handle->result);
     Py_XDECREF(handle->module);
+    free(handle->images);
     free(handle);
 }

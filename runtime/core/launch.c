@@ -1,18 +1,7 @@
 /* The launch: which stream, whose workspace, without the GIL where it takes long. */
 #include "core.h"
 
-/* What takes 50 us lets others run: an elementwise kernel moves this many bytes in that time,
-   others compute more a byte. */
-enum { LONG_BYTES = 512 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
-
 /* ---- backends -------------------------------------------------------------------------------- */
-
-const aicf_backend *
-backend_of_call(const aicf_call *call)
-{
-    const aicf_op *op = call->op;
-    return op->backends[op->kernels[call->kernel].backend].backend;
-}
 
 const aicf_backend *
 backend_of_device(const aicf_op *op, int32_t type)
@@ -34,7 +23,8 @@ static bool
 is_first(aicf_handle *handle, const aicf_call *call)
 {
     uint64_t bit = UINT64_C(1) << ((call->kernel * handle->op->variants + call->variant) % 64);
-    return !(__atomic_fetch_or(&handle->warm, bit, __ATOMIC_RELAXED) & bit);
+    return !(__atomic_load_n(&handle->warm, __ATOMIC_RELAXED) & bit) &&
+           !(__atomic_fetch_or(&handle->warm, bit, __ATOMIC_RELAXED) & bit);
 }
 
 static bool
@@ -184,8 +174,8 @@ frame_launch(frame *f)
     }
     const aicf_backend *backend = backend_of_call(call);
     if (backend->host) {
-        bool brief = call->work < LONG_BYTES_COMPUTED && !call->workspace_size && !f->core->sync;
-        return brief ? aicf_call_launch(call) : launch(f->handle, call, NULL);
+        return launch_is_brief(f->handle, call, backend) ? call->launch(call)
+                                                         : launch(f->handle, call, NULL);
     }
     if (f->stream_found && !call->stream_given) {
         call->stream = f->stream;

@@ -135,6 +135,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     core_state *state = PyModule_GetState(module);
     Py_VISIT(state->unsupported);
     Py_VISIT(state->backend_error);
+    Py_VISIT(state->forward_ad);
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
     return sources_traverse(state, visit, arg);
@@ -146,6 +147,7 @@ module_clear(PyObject *module)
     core_state *state = PyModule_GetState(module);
     Py_CLEAR(state->unsupported);
     Py_CLEAR(state->backend_error);
+    Py_CLEAR(state->forward_ad);
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);
     return 0;

@@ -88,26 +88,12 @@ numpy_proved(core_state *core, PyObject *numpy)
     return core->numpy_layout > 0;
 }
 
-static void
-array_release(void *owner)
-{
-    PyMem_Free(owner);
-}
-
-/* In elements: in the tensor itself, or for high ranks in memory that it owns. */
+/* In elements, in the tensor itself. */
 static uint8_t
 strides_in_elements(const ndarray *array, aicf_tensor *t)
 {
     int64_t *strides = t->local;
     int shift = __builtin_ctz((unsigned)aicf_dtype_size(t->dtype));
-    if (array->rank > 2 * AICF_MAX_RANK) {
-        strides = PyMem_Malloc(sizeof *strides * (size_t)array->rank);
-        if (!strides) {
-            return AICF_CHECK_RANK;
-        }
-        t->owner = strides;
-        t->release = array_release;
-    }
     for (int i = 0; i < array->rank; i++) {
         if (array->strides[i] & ((1 << shift) - 1) && array->sizes[i] > 1) {
             return AICF_CHECK_ALIGNMENT;
@@ -124,6 +110,9 @@ numpy_read(void *object, void *tensor)
     const ndarray *array = object;
     aicf_tensor *t = tensor;
 
+    if (array->rank > 2 * AICF_MAX_RANK) {
+        return -1; /* no room for its strides: by the buffer protocol */
+    }
     t->data = array->data;
     t->device = (aicf_device){DL_CPU, 0};
     t->rank = array->rank;

@@ -175,6 +175,12 @@ bucket_find(source **bucket, const PyTypeObject *type)
     return NULL;
 }
 
+const source *
+source_known(core_state *core, const PyTypeObject *type)
+{
+    return bucket_find(bucket_of(core, type), type);
+}
+
 /* A record of a type that is gone, or a new one; nobody finds it before it is published. */
 static source *
 source_claim(core_state *core, source **bucket, PyObject **old)

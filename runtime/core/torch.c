@@ -46,26 +46,25 @@ grad_enabled(void)
     return enabled;
 }
 
-/* Whether forward-mode differentiation is on: its module, borrowed, or NULL. */
-static PyObject *
-forward_mode(void)
+bool
+torch_ask_forward(core_state *core)
 {
-    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.autograd.forward_ad");
-    PyObject *level = module ? PyObject_GetAttrString(module, "_current_level") : NULL;
+    if (!core->forward_ad) {
+        core->forward_ad = PyImport_ImportModule("torch.autograd.forward_ad");
+    }
+    PyObject *level = core->forward_ad
+                          ? PyObject_GetAttr(core->forward_ad, core->names[NAME__current_level])
+                          : NULL;
     bool on = level && PyLong_Check(level) && PyLong_AsLong(level) >= 0;
     Py_XDECREF(level);
-    PyErr_Clear();
-    return on ? module : NULL;
+    PyErr_Clear(); /* a torch without it has no such mode */
+    return on;
 }
 
 static int
-has_tangent(PyObject *object)
+has_tangent(const core_state *core, PyObject *object)
 {
-    PyObject *module = forward_mode();
-    if (!module) {
-        return 0;
-    }
-    PyObject *dual = PyObject_CallMethod(module, "unpack_dual", "O", object);
+    PyObject *dual = PyObject_CallMethod(core->forward_ad, "unpack_dual", "O", object);
     PyObject *tangent = dual ? PyObject_GetAttrString(dual, "tangent") : NULL;
     int has = tangent ? tangent != Py_None : -1;
     Py_XDECREF(dual);
@@ -74,15 +73,15 @@ has_tangent(PyObject *object)
 }
 
 int
-torch_ask_gradient(const core_state *core, PyObject *object, uint8_t *refused)
+torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused)
 {
     int needs = truth(PyObject_GetAttr(object, core->names[NAME_requires_grad]));
     if (needs > 0) {
         needs = grad_enabled();
         *refused = needs > 0 ? AICF_CHECK_GRADIENT : 0;
     }
-    if (needs == 0) {
-        needs = has_tangent(object);
+    if (needs == 0 && forward) {
+        needs = has_tangent(core, object);
         *refused = needs > 0 ? AICF_CHECK_TANGENT : 0;
     }
     return needs < 0 ? -1 : 0;

@@ -199,3 +199,9 @@ attributes_fold(aicf_call *call, const aicf_tensor *t)
     }
     return aicf_ok();
 }
+
+bool
+aicf_call_attributes_hold(aicf_call *call, const aicf_tensor *t)
+{
+    return attributes_check(call, t).kind == AICF_OK;
+}

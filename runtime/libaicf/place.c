@@ -228,29 +228,6 @@ place_line(aicf_view *view, const aicf_tensor *t)
     view->strides[0] = t->numel != 1;
 }
 
-bool
-place_lines(const aicf_kernel *kernel, const aicf_call *call, const aicf_tensor *t)
-{
-    aicf_view *view = aicf_call_views(call);
-    int tensors = call->op->inputs + call->op->outs;
-
-    for (int p = 0; p < tensors; p++, t++, view++) {
-        int place = kernel->places[p];
-        if (!(kernel->layouts[p] & LAYOUT_PLAIN) ||
-            (place != AICF_PLACE_JOINT && place != AICF_PLACE_POINTER)) {
-            return false;
-        }
-        view->data = address_of(t);
-        if (place == AICF_PLACE_JOINT) {
-            place_line(view, t);
-        }
-        if (t->absent) {
-            place_absent(view);
-        }
-    }
-    return true;
-}
-
 static bool
 place_list(const aicf_call *call, const aicf_tensor *t, int param, int place)
 {

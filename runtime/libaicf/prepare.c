@@ -3,7 +3,6 @@
 #include "check.h"
 #include "order.h"
 #include "param.h"
-#include "plain.h"
 #include "prepare.h"
 #include "select.h"
 
@@ -103,7 +102,7 @@ work_of(const aicf_tensor *t, const aicf_call *call)
 }
 
 aicf_status
-prepare_long(const aicf_tensor *t, aicf_call *call)
+aicf_op_prepare(const aicf_tensor *t, aicf_call *call)
 {
     binding b;
     int backend;
@@ -113,12 +112,6 @@ prepare_long(const aicf_tensor *t, aicf_call *call)
     }
     call->work = work_of(t, call);
     return select_kernel(&b, call, backend);
-}
-
-aicf_status
-aicf_op_prepare(const aicf_tensor *t, aicf_call *call)
-{
-    return plain_prepare(t, call) ? aicf_ok() : prepare_long(t, call);
 }
 
 /* The memory order of the row's `order`, where that tensor has the out's shape and no gaps. */

@@ -13,9 +13,6 @@ prepare_arguments(binding *b, const aicf_tensor *t, aicf_call *call, int params,
 /* The same for all parameters, outs included. */
 aicf_status prepare_checks(binding *b, const aicf_tensor *t, aicf_call *call, int *backend);
 
-/* prepare without its short way: any call. */
-aicf_status prepare_long(const aicf_tensor *t, aicf_call *call);
-
 #pragma GCC visibility pop
 
 #endif

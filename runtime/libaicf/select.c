@@ -20,8 +20,8 @@ writes_nothing(const aicf_tensor *t, const aicf_call *call)
     return true;
 }
 
-static bool
-arch_fits(const aicf_kernel *kernel, const aicf_call *call)
+bool
+aicf_call_arch_fits(const aicf_call *call, const aicf_kernel *kernel)
 {
     const aicf_backend *backend = call->op->backends[kernel->backend].backend;
     if (!kernel->arch || !backend->arch) {
@@ -70,7 +70,7 @@ select_try(const binding *b, aicf_call *call, int backend, int index, int *detai
     return kernel->backend != backend                 ? FIT_BACKEND
            : !entry->launch                           ? FIT_DTYPE
            : !entry->launcher                         ? FIT_BUILT
-           : !arch_fits(kernel, call)                 ? FIT_ARCH
+           : !aicf_call_arch_fits(call, kernel)       ? FIT_ARCH
            : !layout_fits(kernel, call, t, detail)    ? FIT_LAYOUT
            : !place_views(kernel, call, t, detail)    ? FIT_RANK
            : !guards_hold(kernel, &b->scope, detail)  ? FIT_GUARD
@@ -79,24 +79,12 @@ select_try(const binding *b, aicf_call *call, int backend, int index, int *detai
                                                       : FIT_YES;
 }
 
-plain_fit
-select_plain(const aicf_scope *scope, aicf_call *call, int index)
+bool
+aicf_call_holds(aicf_call *call, const aicf_kernel *kernel, const aicf_scope *scope)
 {
-    const aicf_kernel *kernel = &call->op->kernels[index];
-    const aicf_entry *entry = &kernel->entries[call->variant];
     int detail;
-
-    call->kernel = (int16_t)index;
-    if (!entry->launch || !entry->launcher || !arch_fits(kernel, call)) {
-        return PLAIN_NO;
-    }
-    if (!place_lines(kernel, call, scope->t)) {
-        return PLAIN_UNKNOWN;
-    }
     return guards_hold(kernel, scope, &detail) && size_workspace(kernel, scope, call) &&
-                   libs_open(kernel, &detail)
-               ? PLAIN_YES
-               : PLAIN_NO;
+           libs_open(kernel, &detail);
 }
 
 aicf_status

@@ -24,13 +24,6 @@ typedef enum fit {
    that of the same call, with all dims bound. */
 fit select_try(const binding *b, aicf_call *call, int backend, int index, int *detail);
 
-/* The same, where all tensors are dense and of one shape, and the backend is the kernel's. */
-typedef enum plain_fit {
-    PLAIN_NO,
-    PLAIN_YES,
-    PLAIN_UNKNOWN /* its layouts or places are others than of lines: select_try knows */
-} plain_fit;
-plain_fit select_plain(const aicf_scope *scope, aicf_call *call, int index);
 
 /* The first kernel that fits, of those of the backend, or the one that is demanded. */
 aicf_status select_kernel(const binding *b, aicf_call *call, int backend);
@@ -47,10 +40,6 @@ layout_fits(const aicf_kernel *kernel, const aicf_call *call, const aicf_tensor 
 /* Fills the call's views. False: *param has too many dims. */
 bool
 place_views(const aicf_kernel *kernel, const aicf_call *call, const aicf_tensor *t, int *param);
-
-/* The same for dense tensors of one shape, which pointers and joint views take as a line. False:
-   the kernel has other places. */
-bool place_lines(const aicf_kernel *kernel, const aicf_call *call, const aicf_tensor *t);
 
 /* How many batch dims of `t` are left after merging. */
 int64_t place_batches(const aicf_tensor *t);

@@ -1,7 +1,5 @@
 /* prepare: what it accepts, what it refuses, and whom it blames. */
 #include "check.h"
-#include "plain.h"
-#include "prepare.h"
 #include "rows.h"
 
 #include <math.h>
@@ -774,11 +772,33 @@ TEST(explain_agrees, "FAULT-16")
     }
 }
 
-/* The short way of prepare takes what the long way takes, and leaves the same call behind. */
+/* ---- the short way of prepare ---------------------------------------------------------------- */
+
+/* The short way took the call in `f`; the long way takes the settled copy in `g` too, and leaves
+   the same call, tensors and views behind. */
+static void
+both_agree(frame *g, const aicf_kernel *kernels)
+{
+    accepted(frame_prepare(g, 3));
+    CHECK(!memcmp(&f.call, &g->call, sizeof f.call));
+    for (int i = 0; i < 3; i++) {
+        aicf_view *a = frame_view(&f, i), *b = frame_view(g, i);
+        bool view = kernels[f.call.head.kernel].places[i] != AICF_PLACE_POINTER;
+        CHECK(a->data == b->data);
+        CHECK(
+            !view ||
+            (a->rank == b->rank && a->sizes[0] == b->sizes[0] && a->strides[0] == b->strides[0]));
+        CHECK(!memcmp(&f.t[i], &g->t[i], sizeof f.t[i]));
+    }
+}
+
+/* Over dense tensors that share memory, are read-only, refused, on other devices, or of a row whose
+   kernels take them otherwise. */
 TEST(short_way_agrees, "FAULT-16")
 {
     static frame g;
     static const int64_t shapes[][2] = {{8, 8}, {1, 8}, {0, 8}, {1, 1}, {3, 5}};
+    static const uint8_t own[] = {1, 1, 1}, nhwc[] = {4, 4, 4};
     aicf_kernel kernels[6];
     aicf_op op = add_row;
     int taken = 0;
@@ -787,32 +807,72 @@ TEST(short_way_agrees, "FAULT-16")
     op.kernels = kernels;
     for (int code = 0; code < 5 * 4 * 2 * 8 * 3; code++) {
         int s = code % 5, type = code / 20 % 2 + 1, flags = code / 40 % 8, change = code / 320;
-        static const uint8_t own[] = {1, 1, 1}, nhwc[] = {4, 4, 4};
         kernels[3].places = change == 1 ? own : add_row.kernels[3].places;
+        kernels[3].plain = change != 1;
         kernels[2].layouts = change == 2 ? nhwc : add_row.kernels[2].layouts;
+        kernels[2].plain = change != 2;
         frame_begin(&f, &op);
         for (int i = 0; i < 3; i++) {
             float *at = data + 64 * i * (code / 5 % 4 != i) + (flags & 1);
             f.t[i] = on(type, 0, tensor_of(AICF_F32, at, 2, shapes[s], NULL));
             f.t[i].read_only = flags >> 1 & 1 && i < 2;
-            aicf_tensor_settle(&f.t[i]);
         }
         f.t[1].refused = flags >> 2 & 1 ? AICF_CHECK_GRADIENT : 0;
         f.call.head.variant = 0;
         g = f;
-        if (plain_prepare(f.t, &f.call.head)) {
+        if (op.plain(f.t, &f.call.head)) {
             taken++;
-            CHECK_INT(prepare_long(g.t, &g.call.head).kind, AICF_OK);
-            CHECK(!memcmp(&f.call, &g.call, sizeof f.call));
-            for (int i = 0; i < 3; i++) {
-                aicf_view *a = frame_view(&f, i), *b = frame_view(&g, i);
-                bool view = kernels[f.call.head.kernel].places[i] != AICF_PLACE_POINTER;
-                CHECK(a->data == b->data);
-                CHECK(
-                    !view || (a->rank == b->rank && a->sizes[0] == b->sizes[0] &&
-                              a->strides[0] == b->strides[0]));
-            }
+            both_agree(&g, kernels);
         }
     }
     CHECK(taken > 200);
+}
+
+/* What the long way refuses the short way never takes: one member at a time is made wrong, or odd
+   but right. */
+TEST(short_way_refuses, "FAULT-16")
+{
+    static frame g;
+    static const int64_t square[] = {4, 8}, other[] = {8, 4}, ones[] = {1, 8}, bad[] = {-4, 8},
+                         huge[] = {INT64_MAX / 8, 8}, dense[] = {8, 1}, odd[] = {77, 1},
+                         turned[] = {1, 4}, both[] = {4, 4}, sparse[] = {9, 1};
+    static const struct {
+        const int64_t *sizes, *strides;
+        int rank;
+        bool taken;
+    } forms[] = {
+        {square, NULL, 2, true},    {square, dense, 2, true},   {other, NULL, 2, false},
+        {square, turned, 2, false}, {square, sparse, 2, false}, {ones, NULL, 2, false},
+        {square, dense, -1, false}, {square, dense, 65, false}, {square, dense, 1, false},
+        {bad, NULL, 2, false},      {huge, NULL, 2, false},     {NULL, NULL, 2, false},
+        {both, NULL, 2, false},     {square, NULL, 0, false},
+    };
+    for (int code = 0; code < 14 * 3 * 7; code++) {
+        int which = code / 14 % 3, change = code / 42, form = code % 14;
+        frame_begin(&f, &add_row);
+        for (int i = 0; i < 3; i++) {
+            f.t[i] = tensor_of(AICF_F32, data + 64 * i, 2, square, dense);
+        }
+        aicf_tensor *t = &f.t[which];
+        t->sizes = forms[form].sizes;
+        t->strides = forms[form].strides;
+        t->rank = forms[form].rank;
+        t->byte_offset = change == 1 ? 8 : change == 2 ? 2 : change == 3 ? UINT64_MAX - 8 : 0;
+        t->data = change == 4 ? NULL : t->data;
+        t->dtype = change == 5 ? AICF_F16 : t->dtype;
+        t->device.index = change == 6;
+        f.call.head.variant = 0;
+        g = f;
+        bool taken = add_row.plain(f.t, &f.call.head);
+        CHECK_INT(taken, forms[form].taken && change < 2);
+        if (taken) {
+            both_agree(&g, add_row.kernels);
+        }
+    }
+    /* Rows of one element, and dims of one, may have any stride. */
+    for (int i = 0; i < 3; i++) {
+        f.t[i] = tensor_of(AICF_F32, data + 64 * i, 2, ones, odd);
+    }
+    aicf_call_init(&f.call.head, &add_row, 0);
+    CHECK(add_row.plain(f.t, &f.call.head));
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <aicf/expression.h>
+#include <aicf/plain.h>
 
 /* ---- backends and launches ------------------------------------------------------------------ */
 
@@ -206,6 +207,7 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(2, 2, 2),
      .places = BYTES(0, 0, 0),
      .layout_text = "layout flat",
+     .plain = true,
      .entries = add_not_built},
     {.id = "wide",
      .arch = 80,
@@ -213,6 +215,7 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(1, 1, 1),
      .places = BYTES(0, 0, 0),
      .layout_text = "layout dense",
+     .plain = true,
      .entries = add_no_f64,
      .guards = (const char *const[]){"A % 8 == 0", "aligned(16, a, b, out)", NULL},
      .guard = add_wide_guard,
@@ -222,6 +225,7 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(2, 2, 2),
      .places = BYTES(0, 0, 0),
      .layout_text = "layout flat",
+     .plain = true,
      .entries = add_no_f64,
      .guards = (const char *const[]){"same_shape(a, b)", NULL},
      .guard = add_vec_guard},
@@ -230,6 +234,8 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(32, 32, 32),
      .places = BYTES(2, 2, 2),
      .layout_text = "layout strided",
+     .lines = 7,
+     .plain = true,
      .entries = add_no_f64},
     {.id = "library",
      .backend = 1,
@@ -237,6 +243,8 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(32, 32, 32),
      .places = BYTES(2, 2, 2),
      .layout_text = "layout strided",
+     .lines = 7,
+     .plain = true,
      .entries = add_all,
      .libs = (const char *const[]){"nowhere_at_all", NULL}},
     {.id = "loop",
@@ -245,15 +253,26 @@ static const aicf_kernel add_kernels[] = {
      .layouts = BYTES(32, 32, 32),
      .places = BYTES(2, 2, 2),
      .layout_text = "layout strided",
+     .lines = 7,
+     .plain = true,
      .entries = add_all},
 };
 static const aicf_op_backend add_backends[] = {
     {&device_backend, (const int32_t[]){2, 13, 0}, 0, 4},
     {&aicf_backend_cpu, (const int32_t[]){1, 0}, 4, 6},
 };
+static bool
+add_plain(aicf_tensor *t, aicf_call *call)
+{
+    return aicf_plain_prepare(call->op, t, call);
+}
+
 const aicf_op add_row = {
     ROW(add, 2, 1, 0),
     .elementwise = true,
+    .written = 4,
+    .binders = (const uint64_t[]){1, 2},
+    .plain = add_plain,
     .variants = 3,
     .dtypes = (const aicf_dtype[]){AICF_F32, AICF_F32, AICF_F32, AICF_F16, AICF_F16, AICF_F16,
                                    AICF_F64, AICF_F64, AICF_F64},

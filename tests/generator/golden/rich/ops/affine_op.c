@@ -579,6 +579,7 @@ const aicf_op rh_affine_op = {
     .where_count = 3,
     .kernel_count = 4,
     .backend_count = 2,
+    .written = 0x1c,
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,

@@ -143,6 +143,7 @@ const aicf_op rh_fold_op = {
     .where_count = 0,
     .kernel_count = 1,
     .backend_count = 1,
+    .written = 0x6,
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,

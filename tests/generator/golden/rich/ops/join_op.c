@@ -314,6 +314,7 @@ const aicf_op rh_join_op = {
     .kernel_count = 3,
     .backend_count = 3,
     .has_lists = true,
+    .written = 0x2,
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,

@@ -123,6 +123,7 @@ const aicf_op rh_turn_op = {
     .where_count = 0,
     .kernel_count = 1,
     .backend_count = 1,
+    .written = 0x2,
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,

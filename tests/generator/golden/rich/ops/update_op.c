@@ -196,6 +196,7 @@ const aicf_op rh_update_op = {
     .kernel_count = 2,
     .backend_count = 2,
     .has_lists = true,
+    .written = 0x1,
     .params_of = params,
     .dtypes = dtypes[0],
     .suffixes = suffixes,

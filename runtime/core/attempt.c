@@ -1,0 +1,113 @@
+/* The typed call that is made most: tensors alone, one a parameter, of types that are known and can
+   be borrowed. Nothing is held and no Python runs from the first look to the launch. */
+#include "core.h"
+
+#include <string.h>
+
+/* The record of the object's type, NULL where none was learned yet. */
+static inline const source *
+source_seen(aicf_handle *handle, int param, PyObject *object)
+{
+    const source **seen = &handle->sources[param];
+    const source *s = __atomic_load_n(seen, __ATOMIC_ACQUIRE);
+    if (!s || s->type != Py_TYPE(object)) {
+        s = source_known(handle->core, Py_TYPE(object));
+        if (s) {
+            __atomic_store_n(seen, s, __ATOMIC_RELEASE);
+        }
+    }
+    return s;
+}
+
+static inline bool
+read_one(const source *s, PyObject *object, aicf_tensor *t)
+{
+    if (!s || !s->read) {
+        return false;
+    }
+    t->source = s;
+    t->dense = false;
+    t->read_only = false;
+    t->absent = false;
+    t->refused = 0;
+    t->release = NULL;
+    if (s->read(object, t) != 0) {
+        PyErr_Clear(); /* it is asked again, and raises again */
+        return false;
+    }
+    return true;
+}
+
+/* Sets whether torch has to be asked for the negative bit where there is one element. */
+static inline bool
+read_all(aicf_handle *handle, PyObject *const *args, aicf_tensor *t, bool *torch)
+{
+    *torch = false;
+    for (int i = 0; i < handle->op->params; i++) {
+        if (args[i] == Py_None) {
+            t[i] = (aicf_tensor){.absent = true, .dense = true};
+            continue;
+        }
+        const source *s = source_seen(handle, i, args[i]);
+        if (!read_one(s, args[i], &t[i])) {
+            return false;
+        }
+        *torch |= s->framework == FRAMEWORK_TORCH;
+    }
+    return true;
+}
+
+/* Settles what the short way of prepare did not take. False: something has to be asked, or said. */
+static bool
+settle_all(const aicf_op *op, aicf_tensor *t)
+{
+    for (int i = 0; i < op->params; i++) {
+        if (t[i].absent) {
+            if (!op->params_of[i].optional) {
+                return false;
+            }
+            continue;
+        }
+        aicf_tensor_settle(&t[i]);
+        if (tensor_source(&t[i])->framework == FRAMEWORK_TORCH && torch_may_be_negative(&t[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void
+begin(const aicf_handle *handle, aicf_call *call, int variant)
+{
+    size_t size = handle->op->call_size;
+    memcpy(call, handle->images + (size_t)variant * size, size);
+}
+
+PyObject *
+attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
+{
+    const aicf_op *op = handle->op;
+    FRAME_ROOM(handle);
+    aicf_call *call = (aicf_call *)room;
+    aicf_tensor *t = (aicf_tensor *)(void *)(room + handle->tensors);
+    aicf_status status = aicf_ok();
+    bool torch;
+
+    if (!read_all(handle, args, t, &torch)) {
+        return NULL;
+    }
+    begin(handle, call, variant);
+    if (!op->plain || !op->plain(t, call) || (torch && t->numel == 1)) {
+        if (!settle_all(op, t)) {
+            return NULL;
+        }
+        begin(handle, call, variant);
+        status = op->prepare(t, call);
+    }
+    if (status.kind == AICF_OK) {
+        status = launch_borrowed(handle, call, t);
+    }
+    return status.kind == AICF_OK            ? Py_NewRef(Py_True)
+           : status.kind == AICF_UNSUPPORTED ? Py_NewRef(Py_False)
+                                             : raise_status(handle, call, t, status);
+}
