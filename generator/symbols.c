@@ -8,15 +8,15 @@
 static const char *const runtime_symbols[] = {
     "attr_kind", "backend_cpu", "backend_cuda", "call_arch_fits", "call_attributes_hold",
     "call_bytes", "call_count", "call_dims", "call_explain", "call_holds", "call_init",
-    "call_launch", "call_list", "call_start", "call_views", "device_same", "dim_kind",
-    "dtype_size", "item_kind", "launch_fn", "lib_symbol", "line", "line_dense", "line_device",
-    "line_has", "line_of", "line_settle", "module_close", "module_open", "op_backend", "op_code",
-    "op_infer", "op_prepare", "parallel_for", "plain_apart", "plain_backend", "plain_choose",
-    "plain_holds", "plain_next", "plain_place", "plain_prepare", "plain_share", "plain_take",
-    "plain_usable", "scope_aligned", "scope_batches", "scope_broadcast_numel", "scope_numel",
-    "scope_present", "scope_same_shape", "scope_stride", "scope_sum", "status_describe",
-    "stream_s", "tensor_overlaps_itself", "tensor_settle", "tensors_overlap", "tensors_same_shape",
-    "test_fn", "value_fn", NULL,
+    "call_launch", "call_list", "call_start", "call_views", "cuda_use_driver", "device_same",
+    "dim_kind", "dtype_size", "item_kind", "launch_fn", "lib_symbol", "line", "line_dense",
+    "line_device", "line_has", "line_of", "line_settle", "module_close", "module_open",
+    "op_backend", "op_code", "op_infer", "op_prepare", "parallel_for", "plain_apart",
+    "plain_backend", "plain_choose", "plain_holds", "plain_next", "plain_place", "plain_prepare",
+    "plain_share", "plain_take", "plain_usable", "scope_aligned", "scope_batches",
+    "scope_broadcast_numel", "scope_numel", "scope_present", "scope_same_shape", "scope_stride",
+    "scope_sum", "status_describe", "stream_s", "tensor_overlaps_itself", "tensor_settle",
+    "tensors_overlap", "tensors_same_shape", "test_fn", "value_fn", NULL,
 };
 
 static const char *const runtime_constants[] = {
@@ -25,14 +25,14 @@ static const char *const runtime_constants[] = {
     "BACKEND_VERSION", "CALL_H", "CALL_VERSION", "CHECK_ALIGNMENT", "CHECK_BACKEND",
     "CHECK_BYTE_ORDER", "CHECK_CONJUGATE", "CHECK_DEVICE", "CHECK_DTYPE", "CHECK_EXPRESSION",
     "CHECK_GRADIENT", "CHECK_KERNEL", "CHECK_LIST", "CHECK_MASKED", "CHECK_MEMORY",
-    "CHECK_NEGATIVE", "CHECK_NONE", "CHECK_OVERLAP", "CHECK_RANGE", "CHECK_RANK",
-    "CHECK_READ_ONLY", "CHECK_SCALAR", "CHECK_SELF_OVERLAP", "CHECK_SHAPE", "CHECK_TANGENT",
-    "CHECK_VALUE", "CHECK_WHERE", "CORE_CAPSULE", "CORE_VERSION", "DIM_LET", "DIM_LIST",
-    "DIM_PACK", "DTYPE_ENUM", "DTYPE_H", "ITEM_AXIS", "ITEM_BROADCAST", "ITEM_DIM", "ITEM_PACK",
-    "ITEM_PERMUTED", "ITEM_REDUCED", "ITEM_VALUE", "KERNEL_H", "LAYOUT_COL", "LAYOUT_DENSE",
-    "LAYOUT_FLAT", "LAYOUT_NHWC", "LAYOUT_ROW", "LAYOUT_STRIDED", "MAX_DIMS", "MAX_RANK",
-    "MODULE_H", "NO_MEMORY", "PLACE_JOINT", "PLACE_MATRIX", "PLACE_OWN", "PLACE_POINTER", "PLAIN",
-    "PLAIN_H", "STATUS_H", "TENSOR_H", NULL,
+    "CHECK_NEGATIVE", "CHECK_NONE", "CHECK_OVERLAP", "CHECK_RANGE", "CHECK_RANK", "CHECK_READ_ONLY",
+    "CHECK_SCALAR", "CHECK_SELF_OVERLAP", "CHECK_SHAPE", "CHECK_TANGENT", "CHECK_VALUE",
+    "CHECK_WHERE", "CORE_CAPSULE", "CORE_VERSION", "DIM_LET", "DIM_LIST", "DIM_PACK", "DTYPE_ENUM",
+    "DTYPE_H", "ITEM_AXIS", "ITEM_BROADCAST", "ITEM_DIM", "ITEM_PACK", "ITEM_PERMUTED",
+    "ITEM_REDUCED", "ITEM_VALUE", "KERNEL_H", "LAYOUT_COL", "LAYOUT_DENSE", "LAYOUT_FLAT",
+    "LAYOUT_NHWC", "LAYOUT_ROW", "LAYOUT_STRIDED", "MAX_DIMS", "MAX_RANK", "MODULE_H", "NO_MEMORY",
+    "PLACE_JOINT", "PLACE_MATRIX", "PLACE_OWN", "PLACE_POINTER", "PLAIN", "PLAIN_H", "STATUS_H",
+    "TENSOR_H", NULL,
 };
 /* clang-format on */
 

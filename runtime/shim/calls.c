@@ -125,14 +125,14 @@ cudaError_t
 cudaGetLastError(void)
 {
     shim_enter(__func__);
-    return (cudaError_t)shim_note(shim_last(true), __func__);
+    return (cudaError_t)shim_note(shim_last(true), __func__, "%s", "");
 }
 
 cudaError_t
 cudaPeekAtLastError(void)
 {
     shim_enter(__func__);
-    return (cudaError_t)shim_note(shim_last(false), __func__);
+    return (cudaError_t)shim_note(shim_last(false), __func__, "%s", "");
 }
 
 cudaError_t
@@ -147,6 +147,9 @@ static cudaError_t
 take(void **memory, size_t bytes, cudaError_t error)
 {
     *memory = NULL;
+    if (!error) {
+        shim_bind();
+    }
     if (!error && bytes) {
         *memory = shim_allocate(bytes);
         error = *memory ? cudaSuccess : cudaErrorMemoryAllocation;

@@ -1,4 +1,5 @@
-/* The calls of the driver that libaicf asks for by name: about contexts, which here are devices. */
+/* The calls of the driver that libaicf asks for by name: about contexts, which here are devices,
+   and launches, which are in kernels.c. */
 #include "shim.h"
 
 #include <stdint.h>
@@ -6,6 +7,10 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+
+#include "kernels.h"
+
+#define NOTE(error, name) ((CUresult)shim_note(error, name, "%s", ""))
 
 static CUresult
 device_get(CUdevice *device, int ordinal)
@@ -15,7 +20,7 @@ device_get(CUdevice *device, int ordinal)
         error = CUDA_ERROR_INVALID_DEVICE;
     }
     *device = ordinal;
-    return (CUresult)shim_note(error, "cuDeviceGet");
+    return NOTE(error, "cuDeviceGet");
 }
 
 static CUresult
@@ -24,7 +29,7 @@ get_state(CUdevice device, unsigned *flags, int *active)
     int error = shim_enter("cuDevicePrimaryCtxGetState");
     *flags = 0;
     *active = (int)(shim_started() >> device & 1);
-    return (CUresult)shim_note(error, "cuDevicePrimaryCtxGetState");
+    return NOTE(error, "cuDevicePrimaryCtxGetState");
 }
 
 static CUresult
@@ -35,15 +40,14 @@ retain(CUcontext *context, CUdevice device)
         shim_start(shim_started() | 1U << device);
     }
     *context = (CUcontext)(uintptr_t)(device + 1);
-    return (CUresult)shim_note(error, "cuDevicePrimaryCtxRetain");
+    return NOTE(error, "cuDevicePrimaryCtxRetain");
 }
 
 static CUresult
 release(CUdevice device)
 {
     (void)device;
-    return (CUresult)shim_note(
-        shim_enter("cuDevicePrimaryCtxRelease"), "cuDevicePrimaryCtxRelease");
+    return NOTE(shim_enter("cuDevicePrimaryCtxRelease"), "cuDevicePrimaryCtxRelease");
 }
 
 static CUresult
@@ -53,7 +57,7 @@ push(CUcontext context)
     if (!error && !shim_push((int)(uintptr_t)context - 1)) {
         error = CUDA_ERROR_UNKNOWN;
     }
-    return (CUresult)shim_note(error, "cuCtxPushCurrent");
+    return NOTE(error, "cuCtxPushCurrent");
 }
 
 static CUresult
@@ -64,7 +68,20 @@ pop(CUcontext *context)
     if (!error && !shim_pop()) {
         error = CUDA_ERROR_INVALID_CONTEXT;
     }
-    return (CUresult)shim_note(error, "cuCtxPopCurrent");
+    return NOTE(error, "cuCtxPopCurrent");
+}
+
+/* It fails where cudaGetDevice would. */
+static CUresult
+current(CUdevice *device)
+{
+    int error = shim_enter("cuCtxGetDevice");
+    if (!error && (!shim_bound() || shim_now().driver == 0 || shim_now().devices == 0 ||
+                   shim_waits("cudaGetDevice"))) {
+        error = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *device = error ? *device : shim_device();
+    return NOTE(error, "cuCtxGetDevice");
 }
 
 #define CALL(name, function) {name, (void (*)(void))function}
@@ -76,6 +93,7 @@ static const struct {
     CALL("cuDeviceGet", device_get),          CALL("cuDevicePrimaryCtxGetState", get_state),
     CALL("cuDevicePrimaryCtxRetain", retain), CALL("cuDevicePrimaryCtxRelease", release),
     CALL("cuCtxPushCurrent", push),           CALL("cuCtxPopCurrent", pop),
+    CALL("cuCtxGetDevice", current),          CALL("cuLaunchKernel", shim_launch),
 };
 
 cudaError_t
@@ -84,8 +102,9 @@ cudaGetDriverEntryPointByVersion(
     enum cudaDriverEntryPointQueryResult *result)
 {
     int error = shim_enter(__func__);
+    error = error || shim_now().driver ? error : (int)cudaErrorInsufficientDriver;
     *function = NULL;
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && !error; i++) {
         if (!strcmp(calls[i].name, symbol)) {
             memcpy(function, &calls[i].function, sizeof *function);
         }

@@ -1,5 +1,5 @@
 /* Kernels: their registration by nvcc's stubs, and their launches, which only check and record. */
-#include "shim.h"
+#include "kernels.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <cuda_runtime_api.h>
+
+#include "shim.h"
 
 /* What nvcc's stubs call; no header of the toolkit that C can read has them. */
 void **__cudaRegisterFatBinary(void *binary);
@@ -150,6 +152,14 @@ __cudaGetKernel(cudaKernel_t *handle, const void *symbol)
     return find(symbol) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }
 
+cudaError_t
+cudaGetKernel(cudaKernel_t *handle, const void *symbol)
+{
+    int error = shim_enter(__func__);
+    error = error ? error : (int)__cudaGetKernel(handle, symbol);
+    return (cudaError_t)shim_leave(error, __func__, "kernel=%s", name_of(find(symbol)));
+}
+
 /* A grid of nothing or too much is an invalid value, as seen with CUDA 13. */
 static cudaError_t
 check_sizes(dim3 grid, dim3 block)
@@ -179,15 +189,41 @@ check(const kernel *k, configuration c)
     return sizes ? sizes : shared ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+#define LAUNCH "kernel=%s grid=%u,%u,%u block=%u,%u,%u smem=%zu stream=%p"
+#define LAUNCH_VALUES(k, c)                                                                \
+    name_of(k), (c).grid.x, (c).grid.y, (c).grid.z, (c).block.x, (c).block.y, (c).block.z, \
+        (c).shared, (void *)(c).stream
+
 static cudaError_t
 launch(const char *call, const void *function, configuration c)
 {
     kernel *k = find(function);
     int error = shim_enter(call);
     error = error ? error : (int)check(k, c);
-    return (cudaError_t)shim_leave(
-        error, call, "kernel=%s grid=%u,%u,%u block=%u,%u,%u smem=%zu stream=%p", name_of(k),
-        c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.shared, (void *)c.stream);
+    if (!error) {
+        shim_bind();
+    }
+    return (cudaError_t)shim_leave(error, call, LAUNCH, LAUNCH_VALUES(k, c));
+}
+
+/* The driver's. */
+CUresult
+shim_launch(
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+    unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args, void **extra)
+{
+    configuration c = {
+        {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, (cudaStream_t)stream};
+    kernel *k = find((const void *)function);
+    int error = shim_enter("cuLaunchKernel");
+    (void)args, (void)extra;
+    error = error                            ? error
+            : !shim_bound()                  ? (int)CUDA_ERROR_INVALID_CONTEXT
+            : shim_waits("cudaLaunchKernel") ? (int)CUDA_ERROR_UNKNOWN
+                                             : (int)check(k, c);
+    return (CUresult)shim_note(
+        error, error ? "cuLaunchKernel" : "cudaLaunchKernel", LAUNCH " by=driver",
+        LAUNCH_VALUES(k, c));
 }
 
 cudaError_t

@@ -41,6 +41,7 @@ static int file = -1;
 static bool aborts;
 
 static _Thread_local int current, last;
+static _Thread_local bool bound;
 static _Thread_local int stack[PUSHED], height; /* of contexts: the devices below the current one */
 
 static order *
@@ -111,6 +112,7 @@ shim_reset(void)
     live = 0;
     end();
     current = last = height = 0;
+    bound = false;
 }
 
 const char *
@@ -234,19 +236,26 @@ shim_started(void)
     return shim_now().started;
 }
 
-static void
-start_current(void)
+void
+shim_bind(void)
 {
     begin();
     state.started |= 1U << current;
     end();
+    bound = true;
+}
+
+bool
+shim_bound(void)
+{
+    return bound || height;
 }
 
 void
 shim_make_current(int device)
 {
     current = device;
-    start_current();
+    shim_bind();
 }
 
 bool
@@ -315,6 +324,18 @@ shim_enter(const char *call)
     return error;
 }
 
+bool
+shim_waits(const char *call)
+{
+    bool found = false;
+    begin();
+    for (int i = 0; i < order_count; i++) {
+        found |= !strcmp(orders[i].call, call) && orders[i].error && orders[i].count;
+    }
+    end();
+    return found;
+}
+
 /* Requires the lock. */
 static void
 append(const char *line, size_t length)
@@ -362,9 +383,14 @@ shim_leave(int error, const char *call, const char *format, ...)
 }
 
 int
-shim_note(int error, const char *call)
+shim_note(int error, const char *call, const char *format, ...)
 {
-    record(error, call, "");
+    char details[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(details, sizeof details, format, args);
+    va_end(args);
+    record(error, call, details);
     return error;
 }
 

@@ -34,6 +34,9 @@ void shim_start(unsigned devices);
 unsigned shim_started(void);
 int shim_live(void); /* allocations that are not freed */
 
+/* A launch is a line of cudaLaunchKernel whichever way it goes; by=driver tells those past the
+   runtime. A driver's launch that is refused is a line of cuLaunchKernel. */
+
 /* From the environment, at the first call: AICF_SHIM_LOG names a file that lines are appended to;
    AICF_SHIM_ABORT=1 aborts at any call but the registration of kernels;
    AICF_SHIM_FAIL=CALL:ERROR,... is shim_fail(CALL, ERROR, -1). */
@@ -47,8 +50,12 @@ int shim_enter(const char *call);
 /* Records the call and its end; gives the error back, which the thread's last error takes on. */
 int shim_leave(int error, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same without a trace in the last error, for calls that read it. */
-int shim_note(int error, const char *call);
+/* The same without a trace in the last error: for calls that read it, and for the driver's. */
+int shim_note(int error, const char *call, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Whether an order to fail waits for a call of this name: what stands in for that call fails first,
+   and leaves the order to it. */
+bool shim_waits(const char *call);
 
 typedef struct shim_state {
     int devices, arch, driver, broken;
@@ -59,6 +66,10 @@ typedef struct shim_state {
 shim_state shim_now(void);
 /* Of cudaSetDevice: the current device wherever nothing was pushed. */
 void shim_make_current(int device);
+/* The runtime needs the current device's context, which the thread then has; at first it has none.
+ */
+void shim_bind(void);
+bool shim_bound(void);
 bool shim_push(int device);
 bool shim_pop(void);
 /* The thread's last error; with `take` it is none afterwards. */

@@ -81,8 +81,8 @@ TEST(cuda_enter_starts_no_context, "A4")
     CHECK_INT(shim_count("cuDevicePrimaryCtxRelease"), 2);
 
     static const char *const steps[] = {
-        "cudaGetDriverEntryPointByVersion", "cuDeviceGet", "cuDevicePrimaryCtxGetState",
-        "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent"};
+        "cuDeviceGet", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
+        "cuCtxPushCurrent"};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         shim_fail(steps[i], 1, 1);
         CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);

@@ -34,10 +34,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "python"
 
 
-@pytest.fixture(scope="session")
-def over(package: Path) -> Over:
+@pytest.fixture(scope="session", params=["driver", "runtime"])
+def over(package: Path, request: pytest.FixtureRequest) -> Over:
     """Runs code over SHIM after `from shim.steer import *`; what it gave to `tell`, or None. With
-    steered=False there is no such import, and what was printed comes back."""
+    steered=False there is no such import, and what was printed comes back. Every test runs twice:
+    launches go past the CUDA runtime, or through it."""
 
     def run(code: str, *, steered: bool = True, timeout: float = 120, **environment: str) -> Any:
         head = "from shim.steer import *\n" if steered else ""
@@ -47,6 +48,7 @@ def over(package: Path) -> Over:
             env={
                 **{k: v for k, v in os.environ.items() if not k.startswith("AICF_")},
                 "PYTHONPATH": os.pathsep.join(map(str, paths)),
+                "AICF_LAUNCH": request.param,
                 **environment,
             },
             stdin=subprocess.DEVNULL,

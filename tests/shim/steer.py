@@ -78,6 +78,11 @@ class Shim:
     def launches(self) -> list[Line]:
         return [line for line in self.lines() if line.name.startswith("cudaLaunch")]
 
+    def failed(self) -> list[str]:
+        """Calls of the runtime that failed. A driver's call that fails is then the runtime's."""
+        wrong = [line for line in self.lines() if line.words["error"] != "0"]
+        return [line.text for line in wrong if line.name.startswith("cuda")]
+
     def set_device(self, device: int) -> None:
         """As the program that calls us would."""
         assert self._library.cudaSetDevice(device) == 0

@@ -7,4 +7,8 @@
 
 extern const aicf_backend aicf_backend_cuda;
 
+/* Whether launches go straight to the driver where they can, as they do at first, or all by the
+   runtime, as with AICF_LAUNCH=runtime in the environment. For comparing the two. */
+void aicf_cuda_use_driver(bool on);
+
 #endif

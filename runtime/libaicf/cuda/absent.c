@@ -68,6 +68,12 @@ error_text(int32_t native, char *text, size_t size)
     snprintf(text, size, "%s", unusable());
 }
 
+void
+aicf_cuda_use_driver(bool on)
+{
+    (void)on;
+}
+
 const aicf_backend aicf_backend_cuda = {
     .size = sizeof(aicf_backend),
     .version = AICF_BACKEND_VERSION,

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device.h"
+#include "driver.h"
 #include "error.h"
 #include "failure.h"
 
@@ -26,6 +27,7 @@ static void
 note_fork(void)
 {
     forked = true;
+    driver_stop();
 }
 
 static void
@@ -80,11 +82,23 @@ enter_device(int32_t device, int32_t *previous)
     return forked ? cudaErrorInitializationError : device_enter(device, previous);
 }
 
+/* Where the device is current already nothing can fail, and nobody asks what stood there: a launch
+   that fails does. */
 static aicf_status
 enter(aicf_device device, int32_t *previous)
 {
+    if (device_is_current(device.index)) {
+        failure_begin(0);
+        *previous = -1;
+        return aicf_ok();
+    }
     cudaError_t before = begin_call();
-    return end(before, enter_device(device.index, previous));
+    aicf_status status = end(before, enter_device(device.index, previous));
+    if (status.kind == AICF_OK) {
+        driver_start();
+        device_learn(device.index);
+    }
+    return status;
 }
 
 static const char *

@@ -4,55 +4,24 @@
 #include "device.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
 
-#include <cuda.h>
+#include "driver.h"
 
 /* Previous devices that are none. */
 enum { STAYS = -1, POPS = -2 };
 
+enum { MAX_DEVICES = 64 };
+
 /* Devices seen with a context, and those that we hold the context of, as bits. */
 static _Atomic uint64_t started, held;
 
-typedef struct driver {
-    CUresult (*get_device)(CUdevice *device, int ordinal);
-    CUresult (*get_state)(CUdevice device, unsigned *flags, int *active);
-    CUresult (*retain)(CUcontext *context, CUdevice device);
-    CUresult (*release)(CUdevice device);
-    CUresult (*push)(CUcontext context);
-    CUresult (*pop)(CUcontext *context);
-} driver;
-
-static bool
-find(const char *symbol, void *slot)
-{
-    enum cudaDriverEntryPointQueryResult found;
-    void *function = NULL;
-#if CUDART_VERSION >= 12050
-    cudaError_t error =
-        cudaGetDriverEntryPointByVersion(symbol, &function, 12000, cudaEnableDefault, &found);
-#else
-    cudaError_t error = cudaGetDriverEntryPoint(symbol, &function, cudaEnableDefault, &found);
-#endif
-    memcpy(slot, &function, sizeof function);
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess && function;
-}
-
-static bool
-find_driver(driver *d)
-{
-    return find("cuDeviceGet", &d->get_device) &&
-           find("cuDevicePrimaryCtxGetState", &d->get_state) &&
-           find("cuDevicePrimaryCtxRetain", &d->retain) &&
-           find("cuDevicePrimaryCtxRelease", &d->release) && find("cuCtxPushCurrent", &d->push) &&
-           find("cuCtxPopCurrent", &d->pop);
-}
+/* The driver's numbers of devices, with one added; 0 is one that was not asked for yet. */
+static _Atomic int numbers[MAX_DEVICES];
 
 static uint64_t
 bit_of(int device)
 {
-    return device >= 0 && device < 64 ? UINT64_C(1) << device : 0;
+    return device >= 0 && device < MAX_DEVICES ? UINT64_C(1) << device : 0;
 }
 
 /* One hold a device, for the life of the process: what was made in the context stays. */
@@ -72,29 +41,48 @@ retain(const driver *d, CUdevice number, int device, CUcontext *context)
 static bool
 push(int current, int device)
 {
-    driver d;
+    const driver *d = driver_open();
     CUdevice from, to;
     CUcontext context;
     unsigned flags;
     int active = 1, now = -1;
 
-    if (!bit_of(device) || !find_driver(&d) || d.get_device(&from, current) != CUDA_SUCCESS ||
-        d.get_device(&to, device) != CUDA_SUCCESS ||
-        d.get_state(from, &flags, &active) != CUDA_SUCCESS) {
+    if (!bit_of(device) || !d || d->get_device(&from, current) != CUDA_SUCCESS ||
+        d->get_device(&to, device) != CUDA_SUCCESS ||
+        d->get_state(from, &flags, &active) != CUDA_SUCCESS) {
         return false;
     }
     if (active) {
         atomic_fetch_or(&started, bit_of(current));
         return false;
     }
-    if (!retain(&d, to, device, &context) || d.push(context) != CUDA_SUCCESS) {
+    if (!retain(d, to, device, &context) || d->push(context) != CUDA_SUCCESS) {
         return false;
     }
     if (cudaGetDevice(&now) == cudaSuccess && now == device) {
         return true;
     }
-    d.pop(&context);
+    d->pop(&context);
     return false;
+}
+
+bool
+device_is_current(int32_t device)
+{
+    CUdevice now;
+    const driver *d = driver_fast();
+    return d && bit_of(device) && d->current(&now) == CUDA_SUCCESS &&
+           atomic_load_explicit(&numbers[device], memory_order_relaxed) == now + 1;
+}
+
+void
+device_learn(int32_t device)
+{
+    CUdevice number;
+    const driver *d = driver_fast();
+    if (d && bit_of(device) && d->get_device(&number, device) == CUDA_SUCCESS) {
+        atomic_store_explicit(&numbers[device], number + 1, memory_order_relaxed);
+    }
 }
 
 cudaError_t
@@ -119,10 +107,10 @@ device_enter(int32_t device, int32_t *previous)
 void
 device_leave(int32_t previous)
 {
-    driver d;
     CUcontext context;
-    if (previous == POPS && find_driver(&d)) {
-        d.pop(&context);
+    const driver *d = previous == POPS ? driver_open() : NULL;
+    if (d) {
+        d->pop(&context);
     } else if (previous >= 0) {
         cudaSetDevice(previous);
     }

@@ -2,11 +2,18 @@
 #ifndef AICF_CUDA_DEVICE_H
 #define AICF_CUDA_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cuda_runtime_api.h>
 
 #pragma GCC visibility push(hidden)
+
+/* True: the thread's context is of `device`, and nothing needs to be put back. False: that is not
+   known without the runtime. */
+bool device_is_current(int32_t device);
+/* `device` was entered: from now on device_is_current may know it. */
+void device_learn(int32_t device);
 
 /* Makes `device` current. *previous is for device_leave, also after a failure. */
 cudaError_t device_enter(int32_t device, int32_t *previous);

@@ -5,14 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cuda_runtime_api.h>
+
 #pragma GCC visibility push(hidden)
 
-/* A call begins, while the error `before` stands on the thread: what failed earlier is none of its
-   failures. */
+/* A call begins, while the error `before` stands on the thread, 0 if none or not known: what failed
+   earlier is none of its failures. */
 void failure_begin(int32_t before);
 
 /* A step of that call failed; a launch that failed before it stays the one to tell of. */
 void failure_note(int32_t error);
+
+/* A launch failed, and `before` it that error stood on the thread. */
+void failure_note_launch(int32_t before, int32_t error, dim3 grid, dim3 block, size_t shared);
 
 /* ". Launched with grid ..." and what stood there before, if `native` is what failed
    last; else an empty text. */

@@ -1,0 +1,47 @@
+/* The calls of the driver that libaicf makes past the runtime: contexts, and launches. */
+#ifndef AICF_CUDA_DRIVER_H
+#define AICF_CUDA_DRIVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <cuda.h>
+
+#pragma GCC visibility push(hidden)
+
+typedef struct driver {
+    CUresult (*get_device)(CUdevice *device, int ordinal);
+    CUresult (*get_state)(CUdevice device, unsigned *flags, int *active);
+    CUresult (*retain)(CUcontext *context, CUdevice device);
+    CUresult (*release)(CUdevice device);
+    CUresult (*push)(CUcontext context);
+    CUresult (*pop)(CUcontext *context);
+    CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
+    CUresult (*launch)(
+        CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
+        void **extra);
+} driver;
+
+/* NULL without a driver. Leaves no error behind and keeps none: it is asked anew at the next
+   call. */
+const driver *driver_open(void);
+
+extern _Atomic(const driver *) driver_launching;
+
+/* The same where calls go past the runtime: not before driver_start, not in a child of a process
+   that had used CUDA, and never with AICF_LAUNCH=runtime. */
+static inline const driver *
+driver_fast(void)
+{
+    return atomic_load_explicit(&driver_launching, memory_order_acquire);
+}
+
+/* From the first call on that reaches CUDA. */
+void driver_start(void);
+/* For good, in a forked child. */
+void driver_stop(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,17 @@
+/* The driver's way to launch a kernel. */
+#ifndef AICF_SHIM_KERNELS_H
+#define AICF_SHIM_KERNELS_H
+
+#include <cuda.h>
+
+#pragma GCC visibility push(hidden)
+
+/* cuLaunchKernel. */
+CUresult shim_launch(
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+    unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
+    void **extra);
+
+#pragma GCC visibility pop
+
+#endif

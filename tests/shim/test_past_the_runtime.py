@@ -1,0 +1,275 @@
+"""Launches past the CUDA runtime: when they go that way, and who tells what went wrong there. Each
+test runs over both ways; where they differ, `way` says which it is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Over = Callable[..., Any]
+
+HEAD = """
+    import os
+    BY_DRIVER = os.environ["AICF_LAUNCH"] == "driver"
+    SECOND = "driver" if BY_DRIVER else "runtime"
+
+    def since(run):
+        '''What a run was recorded as; it must work.'''
+        before = len(shim.lines())
+        assert run() is True
+        return shim.lines()[before:]
+
+    def ways(run):
+        '''How it launched.'''
+        launches = [line for line in since(run) if line.name == "cudaLaunchKernel"]
+        assert launches and all(line.words["error"] == "0" for line in launches)
+        return [line.words.get("by", "runtime") for line in launches]
+"""
+
+
+def code(text: str) -> str:
+    return textwrap.dedent(HEAD) + textwrap.dedent(text)
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_which_way(over: Over, ops: list[str]) -> None:
+    """A kernel's first launch in the process is the runtime's, all later ones are the driver's;
+    what is launched is the same."""
+    over(
+        code("""
+        seen = set()
+        for op in OPS:
+            for call in calls_of(op, (3, 200), 600):
+                tensors = call.tensors()
+                run = lambda: call.run_on(tensors, stream=64)
+                shim.reset()
+                if not run():
+                    continue
+                first = shim.launches()
+                for line in first:
+                    known = line.words["kernel"] in seen
+                    assert "by" not in line.words or (BY_DRIVER and known), line.text
+                    seen.add(line.words["kernel"])
+                again = [line for line in since(run) if line.name.startswith("cudaLaunch")]
+                assert {line.words.pop("by", "runtime") for line in again} == {SECOND}, call
+                assert [a.words for a in again] == [
+                    {k: v for k, v in b.words.items() if k != "by"} for b in first], call
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_what_is_around_a_launch(over: Over, ops: list[str]) -> None:
+    """Where the device is current: one question, one launch, and no other call."""
+    told = over(
+        code("""
+        call = module("add").bind(fake(64), fake(64), fake(64), stream=64)
+        call(), call()
+        before = len(shim.lines())
+        call()
+        tell([line.name for line in shim.lines()[before:]])
+        """)
+    )
+    assert told in (
+        ["cuCtxGetDevice", "cudaLaunchKernel"],
+        ["cudaPeekAtLastError", "cudaGetDevice", "cudaPeekAtLastError", "cudaLaunchKernel"],
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "C3")
+def test_what_the_driver_refuses_the_runtime_tells(over: Over, ops: list[str]) -> None:
+    """It is launched after all, or the error is the runtime's and nobody else's."""
+    over(
+        code("""
+        run = next(calls_of("add")).run
+        run(), run()
+        for error in (1, 201, 400, 700, 701, 719, 900, 901, 999):
+            shim.fails("cuLaunchKernel", error, 1)
+            assert ways(run) == ["runtime"], error
+            assert shim.last_error() == 0
+            assert ways(run) == [SECOND]
+            shim.fails("cuLaunchKernel", error, 1)
+            shim.fails("cudaLaunchKernel", 9, 1)
+            try:
+                run()
+            except aicf_rt.CudaError as e:
+                assert e.code == 9 and "Launched with grid" in str(e), e
+            else:
+                raise AssertionError(error)
+            assert shim.last_error() == 0
+            shim.fails("cuLaunchKernel", error, 0)
+            assert ways(run) == [SECOND]
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "C3")
+def test_an_error_that_stands_there(over: Over, ops: list[str]) -> None:
+    """It does not keep a launch from going either way, and stays."""
+    over(
+        code("""
+        run = next(calls_of("add")).run
+        run(), run()
+        shim._library.cudaSetDevice(99)
+        for _ in range(3):
+            assert ways(run) == [SECOND]
+            assert shim.last_error() == 101
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "S8")
+def test_a_thread_without_a_context(over: Over, ops: list[str]) -> None:
+    """Its first launch is the runtime's, which starts what is missing; its next is the driver's.
+    Of every op, during a capture."""
+    over(
+        code("""
+        import threading
+        failures = []
+        def bound(call):
+            ready = module(call.op).bind(*call.tensors(), stream=64, **call.attributes)
+            ready()
+            return lambda: ready() is None
+        runs = [bound(next(calls_of(op, (3, 200), 600))) for op in OPS]
+        def body(run):
+            try:
+                lines = since(run)
+                needs = [x for x in lines if x.name in ("cudaMallocAsync", "cudaLaunchKernel")]
+                assert "by" not in needs[0].words, needs[0].text
+                assert set(ways(run)) == {SECOND}
+                assert shim.failed() == []
+            except BaseException as e:
+                failures.append(repr(e))
+        for run in runs:
+            shim.reset()
+            shim.capture(True)
+            thread = threading.Thread(target=body, args=(run,))
+            thread.start()
+            thread.join()
+        assert not failures, failures
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "A4")
+def test_devices_in_turn(over: Over, ops: list[str]) -> None:
+    """One device or the other, whichever is current; a device made current by hand is seen."""
+    over(
+        code("""
+        add = next(calls_of("add"))
+        calls = [lambda: add.run(0), lambda: add.run(1)]
+        for call in calls:
+            call()
+        for current in (0, 1, 1, 0, 0):
+            shim.set_device(current)
+            for device in (0, 1, 1, 0):
+                lines = since(calls[device])
+                assert {x.device for x in lines if x.name == "cudaLaunchKernel"} == {device}
+                changed = sum(x.name == "cudaSetDevice" for x in lines)
+                assert bool(changed) == (device != current), [x.text for x in lines]
+                assert shim.device() == current
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "C8")
+def test_a_driver_without_the_calls(over: Over, ops: list[str]) -> None:
+    """All goes through the runtime, with no error left behind, until they are there."""
+    over(
+        code("""
+        run = next(calls_of("add")).run
+        shim.fails("cudaGetDriverEntryPointByVersion", 500)
+        for _ in range(3):
+            assert ways(run) == ["runtime"]
+            assert shim.last_error() == 0
+        shim.fails("cudaGetDriverEntryPointByVersion", 500, 0)
+        shim.set_device(1), shim.set_device(0)
+        run(), run()
+        assert ways(run) == [SECOND]
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_a_module_that_goes(over: Over, ops: list[str]) -> None:
+    """Its addresses may be another's next: nothing is kept of any kernel."""
+    over(
+        code("""
+        run = next(calls_of("add")).run
+        run(), run()
+        assert ways(run) == [SECOND]
+        shim._library.__getattr__("__cudaUnregisterFatBinary")(None)
+        assert ways(run) == ["runtime"]
+        assert ways(run) == [SECOND]
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_the_switch(over: Over, ops: list[str]) -> None:
+    """aicf_cuda_use_driver, for one process that compares the two."""
+    over(
+        code("""
+        run = next(calls_of("add")).run
+        run(), run()
+        for on, way in ((True, "driver"), (False, "runtime"), (False, "runtime"), (True, "driver")):
+            shim._library.aicf_cuda_use_driver(on)
+            run(), run()
+            assert ways(run) == [way]
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "C3")
+def test_configurations_nest(over: Over, ops: list[str]) -> None:
+    """What `<<<>>>` pushes comes back last first, however deep; what is not there is an error; each
+    thread has its own."""
+    over(
+        code("""
+        import ctypes, threading
+
+        class Dim3(ctypes.Structure):
+            _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
+
+        push = shim._library.__getattr__("__cudaPushCallConfiguration")
+        push.argtypes = [Dim3, Dim3, ctypes.c_size_t, ctypes.c_void_p]
+        pop = shim._library.__getattr__("__cudaPopCallConfiguration")
+
+        def popped():
+            grid, block = Dim3(), Dim3()
+            shared, stream = ctypes.c_size_t(), ctypes.c_void_p()
+            error = pop(*(ctypes.byref(x) for x in (grid, block, shared, stream)))
+            return error or (grid.x, grid.y, grid.z, block.x, block.y, block.z, shared.value,
+                             stream.value)
+
+        def pushed(i):
+            assert push(Dim3(i, 2, 3), Dim3(4, i, 6), 7 * i, 8 * i) == 0
+            return (i, 2, 3, 4, i, 6, 7 * i, 8 * i)
+
+        def check():
+            assert popped() == 52
+            for depth in (1, 2, 8, 9, 12, 3):
+                made = [pushed(i) for i in range(1, depth + 1)]
+                assert popped() == made.pop()
+                made.append(pushed(99))
+                assert [popped() for _ in made] == made[::-1]
+                assert popped() == 52
+
+        check()
+        pushed(5)  # this thread's alone
+        wrong = []
+        def body():
+            try:
+                check()
+            except BaseException as e:
+                wrong.append(repr(e))
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+        assert not wrong, wrong
+        assert popped()[0] == 5
+        """)
+    )
