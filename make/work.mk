@@ -1,6 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
 .PHONY: all help clean bootstrap demo test test-gpu check check-table promises format dist profile \
-    release new-op bench-opgen bench-gpu sanitize
+    release new-op bench-opgen bench-gpu bench-launch sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -38,6 +38,9 @@ run-test-gpu: all
 bench-gpu: all ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
 	@$(PYTHON) tests/gpu/launchers.py link $(B) $(GEN)/include $(B)/gpu/launchers.so
 	@$(PYTHON) bench/gpu.py $(B)/gpu/launchers.so docs/measurements/gpu.json
+
+bench-launch: all ## what a launch costs the host, by the runtime and past it, on a GPU: launch.json
+	@$(PYTHON) bench/launch.py $(B) $(GEN)/include docs/measurements/launch.json
 
 sanitize: all ## every CUDA kernel under compute-sanitizer, and the faults that it must report
 	@B=$(B) $(PYTHON) tests/gpu/sanitize.py --json docs/measurements/sanitize.json

@@ -26,17 +26,23 @@ def captured() -> Iterator[dict[str, Process]]:
     """A process an op, all at once; each tells what became of its captures."""
     code = "from gpu.capturing import main; main()"
     started = {op: Process(code, op, *EVERY, *SOME.get(op, ())) for op in OPS}
+    started |= {
+        f"{op} by the runtime": Process(code, op, *EVERY, *more, AICF_LAUNCH="runtime")
+        for op, more in SOME.items()
+    }
     yield started
     stop(list(started.values()))
 
 
 @pytest.mark.gpu
 @pytest.mark.promise("S8")
-@pytest.mark.parametrize("op", OPS)
-def test_captures(captured: dict[str, Process], op: str) -> None:
-    told = json.loads(captured[op].output().strip().splitlines()[-1])
-    wrong = {name: text for name, text in told.items() if text}
-    assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
+@pytest.mark.parametrize("name", [*OPS, *(f"{op} by the runtime" for op in SOME)])
+def test_captures(captured: dict[str, Process], name: str) -> None:
+    """Past the CUDA runtime, and some through it."""
+    op = name.split()[0]
+    told = json.loads(captured[name].output().strip().splitlines()[-1])
+    wrong = {what: text for what, text in told.items() if text}
+    assert not wrong, "\n".join(f"{what}: {text}" for what, text in wrong.items())
     assert set(told) == {*EVERY, *SOME.get(op, ())}
     assert set(told) <= set(CAPTURES)
     assert REPLAYS >= 10

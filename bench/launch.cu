@@ -1,0 +1,209 @@
+// C loops of launches, for bench/launch.py: built once over the CUDA runtime that libaicf carries
+// and once over one of its own. The kernel and its arguments are add's. Each loop gives nanoseconds
+// a turn, or minus the first error.
+#include <time.h>
+
+#include <cstring>
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include <aicf/call.h>
+}
+#include <aicf/cuda/elementwise.cuh>
+
+namespace aicf::launches {
+
+struct plus {
+    __device__ float operator()(float a, float b) const
+    {
+        return a + b;
+    }
+};
+
+AICF_ELEMENTWISE_KERNELS(plus, 2)
+
+using operands = elementwise::operands<float, 2>;
+
+struct arguments {
+    plus f;
+    operands p;
+    int64_t head, n;
+    unsigned blocks;
+    cudaStream_t stream;
+};
+
+static arguments
+arguments_of(const float *a, const float *b, float *out, int64_t n, void *stream)
+{
+    operands p = {{a, b}, out};
+    int64_t whole = ceil_div(n / kPackSize<float> + 1, elementwise::kBlock);
+    return {plus{},
+            p,
+            head_of(out, n),
+            n,
+            static_cast<unsigned>(whole),
+            static_cast<cudaStream_t>(stream)};
+}
+
+template <typename Turn>
+double
+time_of(int turns, Turn turn)
+{
+    timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < turns; i++) {
+        int error = turn();
+        if (error) {
+            return -error;
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return ((end.tv_sec - begin.tv_sec) * 1e9 + (end.tv_nsec - begin.tv_nsec)) / turns;
+}
+
+template <typename Function>
+bool
+find(Function &function, const char *name)
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+#else
+    cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+    std::memcpy(&function, &found, sizeof found);
+    return found != nullptr;
+}
+
+using launch_t = CUresult (*)(
+    CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+    void **, void **);
+
+static double
+by_driver(int turns, arguments x, CUfunction function)
+{
+    launch_t launch;
+    if (!find(launch, "cuLaunchKernel")) {
+        return -1;
+    }
+    void *pointers[] = {&x.f, &x.p, &x.head, &x.n};
+    return time_of(turns, [&] {
+        return launch(
+            function, x.blocks, 1, 1, elementwise::kBlock, 1, 1, 0, x.stream, pointers, nullptr);
+    });
+}
+
+} // namespace aicf::launches
+
+using namespace aicf::launches;
+
+#define LOOP extern "C" __attribute__((visibility("default"))) double
+#define ADD const float *a, const float *b, float *out, int64_t n, void *stream
+
+// kernel<<<...>>>(...)
+LOOP
+loop_chevrons(int turns, ADD)
+{
+    arguments x = arguments_of(a, b, out, n, stream);
+    return time_of(turns, [&] {
+        vec<float><<<x.blocks, aicf::elementwise::kBlock, 0, x.stream>>>(x.f, x.p, x.head, x.n);
+        return 0;
+    });
+}
+
+// cudaLaunchKernel, as launchers of kernels call it.
+LOOP
+loop_call(int turns, ADD)
+{
+    arguments x = arguments_of(a, b, out, n, stream);
+    return time_of(turns, [&] {
+        return aicf::launch(
+                   vec<float>, x.blocks, aicf::elementwise::kBlock, 0,
+                   reinterpret_cast<aicf_stream>(x.stream), x.f, x.p, x.head, x.n)
+            .native;
+    });
+}
+
+// cuLaunchKernel with the function of this context.
+LOOP
+loop_function(int turns, ADD)
+{
+    cudaFunction_t function;
+    cudaGetFuncBySymbol(&function, reinterpret_cast<const void *>(vec<float>));
+    return by_driver(turns, arguments_of(a, b, out, n, stream), function);
+}
+
+// cuLaunchKernel with the kernel's handle of all contexts.
+LOOP
+loop_kernel(int turns, ADD)
+{
+    cudaKernel_t kernel;
+    cudaGetKernel(&kernel, reinterpret_cast<const void *>(vec<float>));
+    return by_driver(
+        turns, arguments_of(a, b, out, n, stream),
+        reinterpret_cast<CUfunction>(reinterpret_cast<void *>(kernel)));
+}
+
+// What may stand around a launch: 0 cudaGetDevice, 1 cudaPeekAtLastError, 2 cuCtxGetDevice,
+// 3 cuCtxGetCurrent.
+LOOP
+loop_question(int turns, int which)
+{
+    int device;
+    CUdevice number;
+    CUcontext context;
+    CUresult (*get_device)(CUdevice *);
+    CUresult (*get_current)(CUcontext *);
+    if (!find(get_device, "cuCtxGetDevice") || !find(get_current, "cuCtxGetCurrent")) {
+        return -1;
+    }
+    switch (which) {
+    case 0: return time_of(turns, [&] { return cudaGetDevice(&device); });
+    case 1: return time_of(turns, [&] { return cudaPeekAtLastError(); });
+    case 2: return time_of(turns, [&] { return get_device(&number); });
+    default: return time_of(turns, [&] { return get_current(&context); });
+    }
+}
+
+#ifdef WITH_AICF
+#include <aicf_ops/add.h>
+
+extern "C" const aicf_op aicf_add_op;
+
+static aicf_tensor
+tensor_of(const float *data, const int64_t *n, int device)
+{
+    aicf_tensor t = {};
+    t.data = const_cast<float *>(data);
+    t.device = {2, device};
+    t.rank = 1;
+    t.dtype = AICF_F32;
+    t.sizes = n;
+    aicf_tensor_settle(&t);
+    return t;
+}
+
+// A prepared add: enter, launch, leave.
+LOOP
+loop_aicf(int turns, ADD)
+{
+    alignas(16) static char bytes[4096];
+    aicf_call *call = reinterpret_cast<aicf_call *>(bytes);
+    aicf_tensor t[] = {tensor_of(a, &n, 0), tensor_of(b, &n, 0), tensor_of(out, &n, 0)};
+    if (aicf_call_bytes(&aicf_add_op, 3) > sizeof bytes) {
+        return -1;
+    }
+    aicf_call_init(call, &aicf_add_op, -1);
+    if (aicf_add_op.prepare(t, call).kind) {
+        return -1;
+    }
+    call->stream = static_cast<aicf_stream>(stream);
+    return time_of(turns, [&] {
+        aicf_status status = aicf_call_launch(call);
+        return status.kind ? status.native + 1 : 0;
+    });
+}
+#endif
