@@ -152,7 +152,7 @@ read_data(const frame *f, int i, PyObject *dict)
 
 /* ---- the producer's stream ------------------------------------------------------------------- */
 
-/* The launch waits for it. 0 is forbidden: it could be either default stream. */
+/* The launch waits for it. 0 is forbidden: it could be either default stream; below it is no handle. */
 static answer
 read_stream(frame *f, int i, PyObject *dict)
 {
@@ -161,7 +161,7 @@ read_stream(frame *f, int i, PyObject *dict)
     if (!value) {
         return ANSWER_TAKEN;
     }
-    if (!read_number(value, &number) || number == 0) {
+    if (!read_number(value, &number) || number <= 0) {
         return malformed(f, i, "stream", value);
     }
     aicf_stream theirs = (aicf_stream)(uintptr_t)number;

@@ -255,8 +255,10 @@ cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *m
 {
     cudaError_t error = enter_driver(__func__);
     memset(attributes, 0, sizeof *attributes);
-    if (!error && shim_owns(memory, 0)) {
+    int device = error ? -1 : shim_device_of(memory);
+    if (device >= 0) {
         attributes->type = cudaMemoryTypeDevice;
+        attributes->device = device;
         attributes->devicePointer = (void *)(uintptr_t)memory;
     }
     return LEAVE(error, "memory=%p", memory);

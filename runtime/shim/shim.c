@@ -24,6 +24,7 @@ typedef struct block {
     struct block *next;
     char *memory;
     size_t bytes;
+    int device;
 } block;
 
 static const shim_state at_first = {.devices = 2, .arch = 90, .driver = 13000, .started = ~0U};
@@ -403,6 +404,7 @@ shim_allocate(size_t bytes)
     }
     b->memory = aligned_alloc(256, (bytes + 256) / 256 * 256);
     b->bytes = bytes;
+    b->device = current;
     if (!b->memory) {
         free(b);
         return NULL;
@@ -436,16 +438,35 @@ shim_free(void *memory)
     return found != NULL;
 }
 
+/* Requires the lock. */
+static block *
+block_of(const void *memory, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)memory;
+    for (block *b = blocks; b; b = b->next) {
+        uintptr_t from = (uintptr_t)b->memory;
+        if (at >= from && at - from <= b->bytes && bytes <= b->bytes - (at - from)) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
 bool
 shim_owns(const void *memory, size_t bytes)
 {
-    uintptr_t at = (uintptr_t)memory;
-    bool owned = false;
     begin();
-    for (block *b = blocks; b && !owned; b = b->next) {
-        uintptr_t from = (uintptr_t)b->memory;
-        owned = at >= from && at - from <= b->bytes && bytes <= b->bytes - (at - from);
-    }
+    bool owned = block_of(memory, bytes) != NULL;
     end();
     return owned;
+}
+
+int
+shim_device_of(const void *memory)
+{
+    begin();
+    const block *b = block_of(memory, 0);
+    int device = b ? b->device : -1;
+    end();
+    return device;
 }

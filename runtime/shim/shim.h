@@ -79,6 +79,8 @@ void *shim_allocate(size_t bytes);
 bool shim_free(void *memory);
 /* Whether it lies in memory that was allocated here. */
 bool shim_owns(const void *memory, size_t bytes);
+/* The device that was current when it was allocated, -1 of other memory. */
+int shim_device_of(const void *memory);
 
 #pragma GCC visibility pop
 

@@ -239,6 +239,24 @@ synchronize(aicf_device device, aicf_stream stream)
     return status;
 }
 
+/* Of what CUDA knows of: its own memory, managed memory, host memory that was registered. */
+static aicf_status
+locate(const void *memory, aicf_device *device)
+{
+    struct cudaPointerAttributes found;
+    cudaError_t before = begin();
+    cudaError_t error =
+        forked ? cudaErrorInitializationError : cudaPointerGetAttributes(&found, memory);
+    if (error == cudaSuccess && found.type == cudaMemoryTypeUnregistered) {
+        return (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, cudaErrorInvalidValue};
+    }
+    aicf_status status = end(before, error);
+    if (status.kind == AICF_OK) {
+        device->index = found.device;
+    }
+    return status;
+}
+
 const aicf_backend aicf_backend_cuda = {
     .size = sizeof(aicf_backend),
     .version = AICF_BACKEND_VERSION,
@@ -252,4 +270,5 @@ const aicf_backend aicf_backend_cuda = {
     .wait = wait,
     .synchronize = synchronize,
     .error_text = cuda_error_text,
+    .locate = locate,
 };

@@ -1,0 +1,122 @@
+"""Tensors that say of themselves which stream they are ready on, and not which device they are on;
+and the memory of a call, which is the stream's."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Over = Callable[..., Any]
+
+HEAD = """
+    class Interface:
+        def __init__(self, data, count=64, **entries):
+            self.__cuda_array_interface__ = {
+                "shape": (count,), "typestr": "<f4", "data": (data, False), "version": 3, **entries}
+
+    add = module("add")
+    addresses = iter(range(1 << 44, 1 << 45, 1 << 30))
+
+    def ready(**entries):
+        return Interface(next(addresses), **entries)
+"""
+
+
+def code(text: str) -> str:
+    return textwrap.dedent(HEAD) + textwrap.dedent(text)
+
+
+@pytest.mark.promise("S4")
+def test_the_stream_of_an_array_interface(over: Over, ops: list[str]) -> None:
+    """It is waited for by an event where it is another one, before the launch; nothing is waited
+    for where there is none; 0 is refused."""
+    over(
+        code("""
+        def events(x, stream):
+            shim.reset()
+            assert add.add_f32(x, ready(), ready(), stream=stream) is True
+            lines = [x for x in shim.lines() if "stream" in x.words and x.name[:4] == "cuda"]
+            assert lines[-1].name == "cudaLaunchKernel"
+            return [(x.name, x.stream) for x in lines[:-1]]
+
+        for launch, used in ((None, 1), (1, 1), (2, 2), (64, 64)):
+            assert events(ready(), launch) == []
+            assert events(ready(stream=None), launch) == []
+            for theirs in (1, 2, 64, 80):
+                want = [("cudaEventRecord", theirs), ("cudaStreamWaitEvent", used)]
+                assert events(ready(stream=theirs), launch) == (want if theirs != used else [])
+        for theirs in (0, -1, "1", 1.5, 2**64):
+            shim.reset()
+            try:
+                assert add.add_f32(ready(stream=theirs), ready(), ready()) is False
+            except (TypeError, ValueError, OverflowError) as e:
+                assert "stream" in str(e), e
+            assert shim.launches() == []
+        shim.reset()
+        assert shim.failed() == []
+        """)
+    )
+
+
+@pytest.mark.promise("A4", "T5")
+def test_the_device_of_an_array_interface(over: Over, ops: list[str]) -> None:
+    """The one that its memory is on, whichever is current; two of them are refused."""
+    over(
+        code("""
+        def on(device):
+            kept = aicf_rt.empty((64,), "f32", f"cuda:{device}")
+            made = Interface(kept.__cuda_array_interface__["data"][0])
+            made.kept = kept
+            return made
+
+        for current in (0, 1):
+            shim.set_device(current)
+            for device in (0, 1):
+                tensors = [on(device) for _ in range(3)]
+                before = len(shim.lines())
+                assert add.add_f32(*tensors) is True
+                lines = [x for x in shim.lines()[before:] if x.name == "cudaLaunchKernel"]
+                assert {x.device for x in lines} == {device}
+                assert shim.device() == current
+        assert add.add_f32(on(0), on(1), on(0)) is False
+        assert add.add_f32(on(1), ready(), on(1)) is False  # unknown memory is cuda:0's
+        shim._library.cudaSetDevice(99)
+        assert add.add_f32(on(1), on(1), on(1)) is True
+        assert shim.last_error() == 101
+        shim._library.cudaGetLastError()
+        shim.fails("cudaPointerGetAttributes", 1)
+        assert add.add_f32(on(0), on(0), on(0)) is True
+        assert shim.last_error() == 0
+        """)
+    )
+
+
+@pytest.mark.promise("S5")
+def test_a_workspace_is_the_streams(over: Over, ops: list[str]) -> None:
+    """Taken before the launches on their stream, given back behind them on it: whoever gets the
+    memory next comes after. So it is where a launch fails."""
+    told = over("""
+        seen = 0
+        for op in OPS:
+            for call in calls_of(op, (3, 200), 600):
+                for fails in (0, 719):
+                    shim.reset()
+                    shim.fails("cudaLaunchKernel", fails)
+                    try:
+                        ran = call.run(stream=64)
+                    except aicf_rt.CudaError as e:
+                        assert e.code == fails
+                    names = [x.name for x in shim.lines() if x.words.get("stream") == "0x40"]
+                    if "cudaMallocAsync" in names:
+                        own = [x for x in names if x != "cuLaunchKernel"]
+                        launches = [x for x in own if x == "cudaLaunchKernel"]
+                        assert launches, call
+                        assert own == ["cudaMallocAsync", *launches, "cudaFreeAsync"], (call, own)
+                        seen += 1
+                    assert shim.live() == 0
+        tell(seen)
+    """)
+    assert told > 0 or not {"sum", "bias_add_bwd"} & set(ops)
