@@ -49,6 +49,7 @@ typedef struct source source;
 typedef struct core_state {
     PyObject *unsupported;   /* aicf_rt.Unsupported */
     PyObject *backend_error; /* aicf_rt.CudaError */
+    PyObject *backend_lost;  /* aicf_rt.CudaLost */
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
     PyObject *names[NAME_COUNT];

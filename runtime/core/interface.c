@@ -152,7 +152,8 @@ read_data(const frame *f, int i, PyObject *dict)
 
 /* ---- the producer's stream ------------------------------------------------------------------- */
 
-/* The launch waits for it. 0 is forbidden: it could be either default stream; below it is no handle. */
+/* The launch waits for it. 0 is forbidden: it could be either default stream; what is below is no
+   handle. */
 static answer
 read_stream(frame *f, int i, PyObject *dict)
 {

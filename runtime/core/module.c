@@ -54,6 +54,15 @@ add_exceptions(PyObject *module, core_state *state)
         PyModule_AddObjectRef(module, "Unsupported", state->unsupported) < 0) {
         return -1;
     }
+    state->backend_lost = exception_new(
+        "aicf_rt.CudaLost",
+        "A kernel, maybe an earlier one, has broken this process's CUDA: every later call fails, "
+        "until the process is started again.",
+        state->backend_error, (const char *const[]){NULL});
+    if (!state->backend_lost ||
+        PyModule_AddObjectRef(module, "CudaLost", state->backend_lost) < 0) {
+        return -1;
+    }
     return PyModule_AddObjectRef(module, "CudaError", state->backend_error);
 }
 
@@ -136,6 +145,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->unsupported);
     Py_VISIT(state->backend_error);
     Py_VISIT(state->forward_ad);
+    Py_VISIT(state->backend_lost);
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
     return sources_traverse(state, visit, arg);
@@ -148,6 +158,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->unsupported);
     Py_CLEAR(state->backend_error);
     Py_CLEAR(state->forward_ad);
+    Py_CLEAR(state->backend_lost);
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);
     return 0;

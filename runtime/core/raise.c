@@ -1,6 +1,8 @@
 /* One mapping from a status to an exception. */
 #include "core.h"
 
+#include <aicf/backend/cuda.h>
+
 #include <string.h>
 
 /* A text that did not fit may end within a character. */
@@ -68,9 +70,10 @@ raise_failed(
         code ? PyLong_FromLong(code) : Py_NewRef(Py_None),
         code ? first_word(native) : Py_NewRef(Py_None),
     };
+    bool lost = backend == &aicf_backend_cuda && aicf_cuda_is_lost(code);
     raise_with(
-        core->backend_error, text, (const char *const[]){"op", "kernel", "code", "name", NULL},
-        values);
+        lost ? core->backend_lost : core->backend_error, text,
+        (const char *const[]){"op", "kernel", "code", "name", NULL}, values);
 }
 
 static PyObject *

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,8 @@ def test_a_failed_launch(over: Over, ops: list[str]) -> None:
                     smem = line.words["smem"]
                     assert (fault.op, fault.kernel, fault.code) == (op, call.kernel, error), text
                     assert fault.name == name, text
+                    lost = isinstance(fault, aicf_rt.CudaLost)
+                    assert lost == (error in (700, 719)), text
                     start = f"{{op}}: kernel {{call.kernel}} failed: {{name}} ("
                     assert text.startswith(start), text
                     if error != 222:
@@ -123,11 +127,21 @@ def test_a_sticky_error(over: Over, ops: list[str]) -> None:
             for call in calls:
                 try:
                     call.run()
-                except aicf_rt.CudaError as e:
+                except aicf_rt.CudaLost as e:
                     assert e.code == 700
                     texts.append(str(e))
                 else:
                     raise AssertionError(call)
+        bound = module("add").bind
+        for run in (lambda: aicf_rt.empty((4,), "f32", "cuda"),
+                    lambda: module("relu").relu(fake(4)),
+                    lambda: bound(fake(4), fake(4), fake(4))()):
+            try:
+                run()
+            except aicf_rt.CudaLost:
+                pass
+            else:
+                raise AssertionError(run)
         assert time.monotonic() - begin < 5
         tell(texts)
     """)
@@ -207,6 +221,46 @@ def test_drivers_that_are_not_there(over: Over, ops: list[str]) -> None:
         assert said in words[what], words[what]
         others = [text for other, text in words.items() if other != what]
         assert words[what] not in others
+
+
+@pytest.mark.promise("C8")
+def test_a_device_that_may_not_be_opened(over: Over, ops: list[str], tmp_path: Path) -> None:
+    """To CUDA it is none, or it does not know: the permissions are looked at."""
+    source, library = tmp_path / "access.c", tmp_path / "access.so"
+    source.write_text(
+        """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <string.h>
+        int access(const char *path, int mode) {
+            if (!strcmp(path, "/dev/nvidiactl")) {
+                errno = EACCES;
+                return -1;
+            }
+            return ((int (*)(const char *, int))dlsym(RTLD_NEXT, "access"))(path, mode);
+        }
+        """
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    code = """
+        told = []
+        for error in (100, 999, 3):
+            shim.fails("cudaGetDevice", error)
+            try:
+                next(calls_of("add")).run()
+            except aicf_rt.CudaError as e:
+                assert e.code == error
+                told.append(str(e))
+        shim.fails("cudaGetDevice", 0, 0)
+        assert next(calls_of("add")).run() is True
+        tell(told)
+    """
+    none, unknown, start = over(code, LD_PRELOAD=str(library))
+    assert "permissions of /dev/nvidia" in none
+    assert "permissions of /dev/nvidia" in unknown
+    assert "permissions" not in start
+    assert not any("permissions" in text for text in over(code))
 
 
 @pytest.mark.promise("S9")

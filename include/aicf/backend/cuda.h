@@ -7,6 +7,9 @@
 
 extern const aicf_backend aicf_backend_cuda;
 
+/* An error after which CUDA is of no more use in this process: every later call fails. */
+bool aicf_cuda_is_lost(int32_t native);
+
 /* Whether launches go straight to the driver where they can, as they do at first, or all by the
    runtime, as with AICF_LAUNCH=runtime in the environment. For comparing the two. */
 void aicf_cuda_use_driver(bool on);

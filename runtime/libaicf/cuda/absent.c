@@ -68,6 +68,13 @@ error_text(int32_t native, char *text, size_t size)
     snprintf(text, size, "%s", unusable());
 }
 
+bool
+aicf_cuda_is_lost(int32_t native)
+{
+    (void)native;
+    return false;
+}
+
 void
 aicf_cuda_use_driver(bool on)
 {

@@ -1,8 +1,12 @@
 #include "error.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cuda_runtime_api.h>
+
+#include <aicf/backend/cuda.h>
 
 #include "failure.h"
 
@@ -59,6 +63,25 @@ static const struct {
      "this"},
 };
 
+bool
+aicf_cuda_is_lost(int32_t native)
+{
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
+        if ((int32_t)fatal[i] == native) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Without the right to open it the driver finds no device, or does not know what is wrong. */
+static bool
+is_forbidden(int32_t native)
+{
+    return (native == cudaErrorNoDevice || native == cudaErrorUnknown) &&
+           access("/dev/nvidiactl", R_OK | W_OK) != 0 && errno == EACCES;
+}
+
 /* No driver and a driver that is too old are one error to CUDA. */
 static void
 put_driver(int32_t native, char *text, size_t size)
@@ -85,6 +108,9 @@ put_remedy(int32_t native, char *text, size_t size)
         put_driver(native, text, size);
         return;
     }
+    if (is_forbidden(native)) {
+        native = cudaErrorNotPermitted;
+    }
     if (native == cudaErrorInitializationError) {
         snprintf(
             text, size, "%s",
@@ -99,13 +125,11 @@ put_remedy(int32_t native, char *text, size_t size)
             snprintf(text, size, "%s", remedies[i].remedy);
         }
     }
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
-        if ((int32_t)fatal[i] == native) {
-            snprintf(
-                text, size,
-                "A kernel, maybe an earlier one, has broken this process's CUDA: restart "
-                "the process; compute-sanitizer shows which");
-        }
+    if (aicf_cuda_is_lost(native)) {
+        snprintf(
+            text, size,
+            "A kernel, maybe an earlier one, has broken this process's CUDA: restart "
+            "the process; compute-sanitizer shows which");
     }
 }
 

@@ -24,6 +24,10 @@ class CudaError(RuntimeError):
     name: str | None
     """The backend's own name of the error."""
 
+class CudaLost(CudaError):
+    """A kernel, maybe an earlier one, has broken this process's CUDA: every later call fails, until
+    the process is started again."""
+
 @final
 class Tensor:
     """Memory of its own on the host or a device. numpy.asarray takes one in host memory, every
