@@ -18,30 +18,86 @@ raise_misuse(const aicf_op *op, const char *name, const char *format, ...)
     return -1;
 }
 
-/* Index among the op's names, which are interned, as the keywords of a call in source text are. */
-static int
-name_find(const aicf_handle *handle, PyObject *name)
+static bool
+takes_dtype(const frame *f, form kind)
 {
-    int count = handle->op->params + handle->op->attr_count;
+    return kind == FORM_COMPUTE && f->handle->free_type >= 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Which of the op's names and options it is, -1: none of their objects. Keywords in source text are
+   interned, as the names are, and mostly stand in their order: the search begins at `guess`. */
+static inline int
+name_at(const aicf_handle *handle, const PyObject *name, int guess)
+{
+    int count = handle->op->params + handle->op->attr_count + OPTIONS;
+    PyObject *const *names = handle->names;
+    if (guess < count && names[guess] == name) {
+        return guess;
+    }
     for (int i = 0; i < count; i++) {
-        if (handle->names[i] == name) {
+        if (names[i] == name) {
             return i;
         }
     }
-    for (int i = 0; i < count; i++) {
-        if (PyUnicode_Compare(handle->names[i], name) == 0) {
-            return i;
-        }
-    }
-    PyErr_Clear();
     return -1;
 }
 
-static bool
-is_name(const frame *f, PyObject *name, core_name option)
+/* The same of a name that a program made up. A subclass of str may hash and compare as it likes: it
+   is compared by its text. */
+static int
+name_by_text(const aicf_handle *handle, PyObject *name)
 {
-    return name == f->core->names[option] || PyUnicode_Compare(name, f->core->names[option]) == 0;
+    int count = handle->op->params + handle->op->attr_count + OPTIONS, at = -1;
+    if (PyUnicode_CheckExact(name)) {
+        PyObject *number = PyDict_GetItemWithError(handle->index, name);
+        at = number ? (int)PyLong_AsLong(number) : -1;
+    } else {
+        for (int i = 0; at < 0 && i < count; i++) {
+            at = PyUnicode_Compare(handle->names[i], name) == 0 ? i : -1;
+        }
+    }
+    PyErr_Clear();
+    return at;
 }
+
+/* The names that a form takes, and of them the one most like `name`, or none: a list. */
+static PyObject *
+names_like(const frame *f, form kind, PyObject *name)
+{
+    int own = f->op->params + f->op->attr_count;
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && i < own + OPTIONS; i++) {
+        bool taken = i != own + OPTION_DTYPE || takes_dtype(f, kind);
+        if (taken && PyList_Append(names, f->handle->names[i]) < 0) {
+            Py_CLEAR(names);
+        }
+    }
+    PyObject *difflib = names ? PyImport_ImportModule("difflib") : NULL;
+    PyObject *like =
+        difflib ? PyObject_CallMethod(difflib, "get_close_matches", "OOi", name, names, 1) : NULL;
+    Py_XDECREF(names);
+    Py_XDECREF(difflib);
+    return like;
+}
+
+static int
+refuse_name(const frame *f, form kind, PyObject *name)
+{
+    PyObject *like = names_like(f, kind, name);
+    PyObject *best = like && PyList_Check(like) ? PyList_GetItem(like, 0) : NULL;
+    PyErr_Clear();
+    if (best) {
+        PyErr_Format(PyExc_TypeError, "%s has no argument %R: is it %R?", f->op->name, name, best);
+    } else {
+        PyErr_Format(PyExc_TypeError, "%s has no argument %R", f->op->name, name);
+    }
+    Py_XDECREF(like);
+    return -1;
+}
+
+/* ---- one argument ---------------------------------------------------------------------------- */
 
 static int
 set_tensor(frame *f, int param, PyObject *value)
@@ -67,28 +123,27 @@ set_attribute(frame *f, int index, PyObject *value)
 }
 
 static int
-set_option(frame *f, form kind, PyObject *name, PyObject *value)
+set_option(frame *f, form kind, int option, PyObject *name, PyObject *value)
 {
-    if (is_name(f, name, NAME_stream)) {
+    if (option == OPTION_STREAM) {
         return option_stream(f, value);
     }
-    if (is_name(f, name, NAME_kernel)) {
+    if (option == OPTION_KERNEL) {
         return option_kernel(f, value);
     }
-    if (kind == FORM_COMPUTE && f->handle->free_type >= 0 && is_name(f, name, NAME_dtype)) {
-        return option_dtype(f, value);
-    }
-    PyErr_Format(PyExc_TypeError, "%s has no argument %R", f->op->name, name);
-    return -1;
+    return takes_dtype(f, kind) ? option_dtype(f, value) : refuse_name(f, kind, name);
 }
 
 static int
-set_keyword(frame *f, form kind, PyObject *name, PyObject *value)
+set_keyword(frame *f, form kind, int index, PyObject *name, PyObject *value)
 {
     const aicf_op *op = f->op;
-    int index = name_find(f->handle, name);
+    int own = op->params + op->attr_count;
     if (index < 0) {
-        return set_option(f, kind, name, value);
+        return refuse_name(f, kind, name);
+    }
+    if (index >= own) {
+        return set_option(f, kind, index - own, name, value);
     }
     if (index >= op->params) {
         return set_attribute(f, index - op->params, value);
@@ -166,7 +221,10 @@ arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyO
         f->slots[i] = args[i];
     }
     for (Py_ssize_t i = 0; i < named; i++) {
-        if (set_keyword(f, kind, PyTuple_GetItem(kwnames, i), args[nargs + i]) < 0) {
+        PyObject *name = PyTuple_GetItem(kwnames, i);
+        int index = name_at(f->handle, name, (int)(nargs + i));
+        index = index < 0 ? name_by_text(f->handle, name) : index;
+        if (set_keyword(f, kind, index, name, args[nargs + i]) < 0) {
             return -1;
         }
     }

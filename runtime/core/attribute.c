@@ -59,7 +59,8 @@ int_read(PyObject *value, int64_t *number)
 static bool
 takes_int(PyObject *value)
 {
-    return PyIndex_Check(value) && !PyBool_Check(value) && !is_tensor_like(value);
+    return PyLong_CheckExact(value) ||
+           (PyIndex_Check(value) && !PyBool_Check(value) && !is_tensor_like(value));
 }
 
 /* As int_read, for doubles: an int too large for one does not fit. */
@@ -81,6 +82,9 @@ real_read(PyObject *value, double *number)
 static bool
 takes_real(PyObject *value)
 {
+    if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
+        return true;
+    }
     return !PyBool_Check(value) && !PyComplex_Check(value) && !is_tensor_like(value) &&
            !type_is(Py_TYPE(value), "numpy", "complexfloating") &&
            (PyFloat_Check(value) || PyIndex_Check(value) ||

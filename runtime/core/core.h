@@ -107,7 +107,8 @@ struct aicf_handle {
     const aicf_op *op;
     PyObject *module; /* _core: keeps `core` */
     core_state *core;
-    PyObject **names;       /* of parameters, then of attributes; interned */
+    PyObject **names;       /* of parameters, of attributes, of options; interned */
+    PyObject *index;        /* a dict of the same: which one a name is */
     const source **sources; /* [params]: the type seen there last */
     char *images;           /* [variants]: a call before prepare, op->call_size bytes each; NULL:
                                a call of the op is never of one tensor a parameter alone */
@@ -119,6 +120,9 @@ struct aicf_handle {
     bool plain_call;        /* nothing but tensors is asked for: they may stand as they came */
     bool optional_outs;     /* every out is optional */
 };
+
+/* The options of every call, after the op's own names. */
+enum { OPTION_STREAM, OPTION_KERNEL, OPTION_DTYPE, OPTIONS };
 
 aicf_handle *handle_open(PyObject *module, const aicf_op *op);
 void handle_close(aicf_handle *handle);

@@ -23,18 +23,40 @@ op_check(const aicf_op *op)
     return fault ? -1 : 0;
 }
 
+static const char *
+name_text(const aicf_op *op, int i)
+{
+    static const char *const options[OPTIONS] = {
+        [OPTION_STREAM] = "stream", [OPTION_KERNEL] = "kernel", [OPTION_DTYPE] = "dtype"};
+    int own = op->params + op->attr_count;
+    return i < op->params ? op->params_of[i].name
+           : i < own      ? op->attrs[i - op->params].name
+                          : options[i - own];
+}
+
+static int
+index_add(PyObject *index, PyObject *name, int i)
+{
+    PyObject *number = PyLong_FromLong(i);
+    int added = number ? PyDict_SetItem(index, name, number) : -1;
+    Py_XDECREF(number);
+    return added;
+}
+
+/* From the end: of a name that stands twice the first counts, a scalar's parameter before its
+   attribute. */
 static int
 names_fill(aicf_handle *handle)
 {
     const aicf_op *op = handle->op;
-    for (int i = 0; i < op->params + op->attr_count; i++) {
-        const char *name = i < op->params ? op->params_of[i].name : op->attrs[i - op->params].name;
-        handle->names[i] = PyUnicode_InternFromString(name);
-        if (!handle->names[i]) {
+    handle->index = PyDict_New();
+    for (int i = op->params + op->attr_count + OPTIONS - 1; handle->index && i >= 0; i--) {
+        handle->names[i] = PyUnicode_InternFromString(name_text(op, i));
+        if (!handle->names[i] || index_add(handle->index, handle->names[i], i) < 0) {
             return -1;
         }
     }
-    return 0;
+    return handle->index ? 0 : -1;
 }
 
 /* ---- the type variable that no argument binds ------------------------------------------------ */
@@ -210,7 +232,7 @@ module_extend(PyObject *module)
 static aicf_handle *
 handle_create(const aicf_op *op)
 {
-    size_t names = (size_t)(op->params + op->attr_count + 1) * sizeof(PyObject *);
+    size_t names = (size_t)(op->params + op->attr_count + OPTIONS) * sizeof(PyObject *);
     size_t sources = (size_t)(op->params + 1) * sizeof(source *);
     aicf_handle *handle = calloc(1, sizeof *handle + names + sources);
     if (!handle) {
@@ -276,9 +298,10 @@ handle_close(aicf_handle *handle)
     if (!handle || __atomic_sub_fetch(&handle->references, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
-    for (int i = 0; i < handle->op->params + handle->op->attr_count; i++) {
+    for (int i = 0; i < handle->op->params + handle->op->attr_count + OPTIONS; i++) {
         Py_XDECREF(handle->names[i]);
     }
+    Py_XDECREF(handle->index);
     Py_XDECREF(handle->result);
     Py_XDECREF(handle->module);
     free(handle->images);
