@@ -10,10 +10,7 @@ typedef struct alias_owner {
     PyObject *alias;
     PyObject *storage; /* keeps the words; NULL: torch is asked */
     const dl_exchange *exchange;
-    void *const *address; /* of the storage's memory */
-    const size_t *bytes;
-    void *address_before;
-    size_t bytes_before;
+    watched words;
 } alias_owner;
 
 /* ---- where the words lie --------------------------------------------------------------------- */
@@ -109,10 +106,11 @@ words_watch(const core_state *core, alias_owner *owner)
         owner->storage ? (const uintptr_t *)number_of(owner->storage, "_cdata", false) : NULL;
     PyErr_Clear();
     if (words) {
-        owner->address = (void *const *)(words + core->storage_address);
-        owner->bytes = (const size_t *)(words + core->storage_bytes);
-        owner->address_before = *owner->address;
-        owner->bytes_before = *owner->bytes;
+        watched *w = &owner->words;
+        w->address = (void *const *)(words + core->storage_address);
+        w->bytes = (const size_t *)(words + core->storage_bytes);
+        w->address_before = *w->address;
+        w->bytes_before = *w->bytes;
     }
 }
 
@@ -158,13 +156,20 @@ alias_object(const aicf_tensor *t)
     return t->release == alias_release ? ((alias_owner *)t->owner)->alias : NULL;
 }
 
+const watched *
+alias_words(const aicf_tensor *t)
+{
+    const alias_owner *owner = alias_object(t) ? t->owner : NULL;
+    return owner && owner->words.address ? &owner->words : NULL;
+}
+
 int
 alias_moved(const aicf_tensor *t)
 {
     const alias_owner *owner = t->owner;
     dl_tensor now;
-    if (owner->address) {
-        return *owner->address != owner->address_before || *owner->bytes != owner->bytes_before;
+    if (owner->words.address) {
+        return !watched_stays(&owner->words);
     }
     return owner->exchange->borrow(owner->alias, &now) != 0
                ? -1

@@ -6,61 +6,56 @@
 static void
 kept_drop(kept *k)
 {
-    if (k && __atomic_sub_fetch(&k->references, 1, __ATOMIC_ACQ_REL) == 0) {
+    if (k && count_down(&k->references)) {
         tensor_release(&k->t);
+        Py_XDECREF(k->guard);
         Py_XDECREF(k->object);
         PyMem_Free(k);
     }
 }
 
 void
-block_drop(block *b)
+block_free(block *b)
 {
-    if (!b || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     for (int i = 0; i < b->count; i++) {
         kept_drop(b->tensors[i]);
     }
     handle_close(b->handle);
-    free(b->call);
-    free(b->options);
     PyMem_Free(b);
     PyErr_Restore(type, value, trace);
 }
 
-/* Calls are 16-byte aligned. */
-static aicf_call *
-call_copy(const aicf_call *call, size_t bytes)
+static size_t
+rounded(size_t bytes)
 {
-    aicf_call *copy = malloc(bytes);
-    if (copy) {
-        memcpy(copy, call, bytes);
-    }
-    return copy;
+    return (bytes + 15) & ~(size_t)15;
 }
 
+/* Behind a block lie the words, the call and the options, each aligned to 16. */
 block *
 block_create(const frame *f)
 {
-    block *b = PyMem_Calloc(1, sizeof *b + sizeof(kept *) * (size_t)f->count);
-    if (b) {
-        b->references = 1;
-        b->handle = handle_share(f->handle);
-        b->count = f->count;
-        b->given = f->given;
-        b->options = call_copy(f->call, f->op->call_size);
-        b->call = malloc(aicf_call_bytes(f->op, f->count));
-    }
-    if (b && (!b->options || !b->call)) {
-        block_drop(b);
-        b = NULL;
-    }
+    size_t count = (size_t)f->count;
+    size_t head = rounded(sizeof(block) + sizeof(kept *) * count);
+    size_t words = rounded(sizeof(watched) * count);
+    size_t call = rounded(aicf_call_bytes(f->op, f->count));
+    block *b = PyMem_Malloc(head + words + call + f->op->call_size);
     if (!b) {
         PyErr_NoMemory();
+        return NULL;
     }
+    char *room = (char *)b + head;
+    memset(b, 0, head);
+    b->references = 1;
+    b->handle = handle_share(f->handle);
+    b->count = f->count;
+    b->given = f->given;
+    b->words = (watched *)(void *)room;
+    b->call = (aicf_call *)(void *)(room + words);
+    b->options = (aicf_call *)(void *)(room + words + call);
+    memcpy(b->options, f->call, f->op->call_size);
     return b;
 }
 
@@ -109,27 +104,96 @@ block_check(const block *b)
     return 0;
 }
 
-/* Takes over the tensors that the frame owns. */
+static bool
+is_array(PyObject *object)
+{
+    return type_is(Py_TYPE(object), "numpy", "ndarray");
+}
+
+/* Whose memory an array or a memoryview shows, one step down; NULL: its own. */
+static PyObject *
+memory_below(const core_state *core, PyObject *object)
+{
+    bool view = PyMemoryView_Check(object);
+    PyObject *below = PyObject_GetAttr(object, core->names[view ? NAME_obj : NAME_base]);
+    if (!below || below == Py_None) {
+        PyErr_Clear();
+        Py_XDECREF(below);
+        return NULL;
+    }
+    return below;
+}
+
+/* Who owns the memory of an array, or of a memoryview. A new reference. */
+static PyObject *
+memory_owner(const core_state *core, PyObject *object, bool *array)
+{
+    enum { MANY = 64 };
+    PyObject *owner = Py_NewRef(object);
+    for (int i = 0; i < MANY && (*array || PyMemoryView_Check(owner)); i++) {
+        PyObject *below = memory_below(core, owner);
+        if (!below) {
+            break;
+        }
+        Py_DECREF(owner);
+        owner = below;
+        *array = is_array(owner);
+    }
+    return owner;
+}
+
+/* numpy frees an array's memory in `resize(refcheck=False)`, whoever uses its buffer, but not while
+   there is a weak reference to it. */
+static int
+guard_set(const core_state *core, kept *k, PyObject *object, const source *s)
+{
+    bool array = s->framework == FRAMEWORK_NUMPY;
+    if (array || PyMemoryView_Check(object)) {
+        PyObject *owner = memory_owner(core, object, &array);
+        k->guard = array ? PyWeakref_NewRef(owner, NULL) : NULL;
+        Py_DECREF(owner);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Takes over a tensor that the frame owns. NULL with an exception, and the frame still owns it. */
+static kept *
+kept_create(frame *f, int i)
+{
+    bool absent = f->t[i].absent;
+    kept *k = PyMem_Calloc(1, sizeof *k);
+    if (!k) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    k->references = 1;
+    if (!absent && guard_set(f->core, k, f->objects[i], tensor_source(&f->t[i])) < 0) {
+        kept_drop(k);
+        return NULL;
+    }
+    k->object = absent ? NULL : Py_NewRef(f->objects[i]);
+    k->t = f->t[i];
+    f->t[i].release = NULL;
+    f->seen[i] = 0;
+    return k;
+}
+
 static int
 block_keep(block *b, frame *f)
 {
+    watched *words = (watched *)(uintptr_t)b->words;
     for (int i = 0; i < f->count; i++) {
-        if (b->tensors[i]) { /* shared with the block before */
-            b->watches |= alias_object(&b->tensors[i]->t) != NULL;
-            continue;
+        if (!b->tensors[i]) { /* else shared with the block before */
+            b->tensors[i] = kept_create(f, i);
         }
-        kept *k = PyMem_Calloc(1, sizeof *k);
-        if (!k) {
-            PyErr_NoMemory();
+        if (!b->tensors[i]) {
             return -1;
         }
-        k->references = 1;
-        k->t = f->t[i];
-        b->watches |= alias_object(&k->t) != NULL;
-        k->object = f->t[i].absent ? NULL : Py_NewRef(f->objects[i]);
-        f->t[i].release = NULL;
-        f->seen[i] = 0;
-        b->tensors[i] = k;
+        const watched *w = alias_words(&b->tensors[i]->t);
+        if (w) {
+            words[b->watches++] = *w;
+        }
+        b->asks |= !w && alias_object(&b->tensors[i]->t);
     }
     return 0;
 }
@@ -170,6 +234,22 @@ frame_own(frame *f, kept *const *shared)
     return 0;
 }
 
+static aicf_status
+launch_nothing(const aicf_call *call)
+{
+    (void)call;
+    return aicf_ok();
+}
+
+static aicf_launch_fn *
+brief_of(const block *b)
+{
+    return b->asks                               ? NULL
+           : !b->call->launch                    ? launch_nothing
+           : launch_is_brief(b->handle, b->call) ? b->call->launch
+                                                 : NULL;
+}
+
 int
 block_prepare(block *b, frame *f)
 {
@@ -194,21 +274,30 @@ block_prepare(block *b, frame *f)
         raise_status(f->handle, f->call, f->t, status);
         return -1;
     }
-    return block_keep(b, f);
+    if (block_keep(b, f) < 0) {
+        return -1;
+    }
+    b->brief = brief_of(b);
+    return 0;
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* A launch that sets anything sets it in a copy. */
 static aicf_status
-block_launch_copy(block *b)
+block_launch_copy(const block *b)
 {
-    aicf_call *copy = call_copy(b->call, aicf_call_bytes(b->call->op, b->count));
-    if (!copy) {
+    _Alignas(16) char few[2048];
+    size_t bytes = aicf_call_bytes(b->call->op, b->count);
+    char *room = bytes <= sizeof few ? few : malloc(bytes);
+    if (!room) {
         return (aicf_status){.kind = AICF_NO_MEMORY};
     }
-    aicf_status status = launch(b->handle, copy, b->lead);
-    free(copy);
+    memcpy(room, b->call, bytes);
+    aicf_status status = launch(b->handle, (aicf_call *)(void *)room, b->lead);
+    if (room != few) {
+        free(room);
+    }
     return status;
 }
 
@@ -217,7 +306,7 @@ block_launch(block *b)
 {
     aicf_call *call = b->call;
     aicf_status status = aicf_ok();
-    if (b->watches && block_check(b) < 0) {
+    if ((b->asks || !block_stays(b)) && block_check(b) < 0) {
         return -1;
     }
     if (call->launch) {
@@ -242,19 +331,22 @@ block_inherit(block *b, const frame *f, const block *before, uint64_t same)
         }
         for (int i = 0; i < count; i++) {
             b->tensors[to + i] = before->tensors[from + i];
-            __atomic_add_fetch(&b->tensors[to + i]->references, 1, __ATOMIC_RELAXED);
+            count_up(&b->tensors[to + i]->references);
         }
     }
 }
 
+/* What others hold as well, a launch in another thread or the block before, is no part of a cycle
+   that only a call is in. */
 int
 block_traverse(const block *b, visitproc visit, void *arg)
 {
-    for (int i = 0; i < b->count; i++) {
-        if (b->tensors[i]) {
-            Py_VISIT(b->tensors[i]->object);
-            Py_VISIT(buffer_exporter(&b->tensors[i]->t));
-            Py_VISIT(alias_object(&b->tensors[i]->t));
+    for (int i = 0; b->references == 1 && i < b->count; i++) {
+        const kept *k = b->tensors[i];
+        if (k && k->references == 1) {
+            Py_VISIT(k->object);
+            Py_VISIT(buffer_exporter(&k->t));
+            Py_VISIT(alias_object(&k->t));
         }
     }
     return 0;

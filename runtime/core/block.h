@@ -1,6 +1,8 @@
 /* A prepared call that never changes and is counted: what a bound call launches. It owns the memory
    of its tensors, not only the objects: one that is re-seated leaves it on the old memory, alive.
-   Torch may still move a storage that all its users share: then launches are refused. */
+   Torch may still move a storage that all its users share: then launches are refused.
+
+   All of it is used with the GIL; where there is none, counts are atomic. */
 #ifndef AICF_CORE_BLOCK_H
 #define AICF_CORE_BLOCK_H
 
@@ -10,18 +12,23 @@
 typedef struct kept {
     int64_t references;
     PyObject *object; /* NULL: absent */
+    PyObject *guard;  /* a weak reference to the array that owns the memory, or NULL */
     aicf_tensor t;
 } kept;
 
+/* What a launch reads stands first. In one piece of memory with its calls and `words`. */
 typedef struct block {
     int64_t references;
+    aicf_launch_fn *brief; /* launches `call` as it is; NULL: block_launch knows how */
+    aicf_call *call;       /* prepared */
+    const watched *words;  /* of the tensors that may move */
+    int watches;           /* how many words there are */
+    int count;
+    bool asks;          /* of some tensor only torch itself knows whether it moved */
+    aicf_call *options; /* as the call was before prepare, for the next one */
     aicf_handle *handle;
-    aicf_call *call;    /* prepared */
-    aicf_call *options; /* as it was before prepare, for the next one */
     const source *lead; /* of the stream, NULL: none */
     uint64_t given;
-    bool watches; /* some tensor may move */
-    int count;
     kept *tensors[];
 } block;
 
@@ -31,10 +38,52 @@ block *block_create(const frame *f);
 void block_inherit(block *b, const frame *f, const block *before, uint64_t same);
 /* Reads the other tensors and prepares the call; the block then owns them. -1 with an exception. */
 int block_prepare(block *b, frame *f);
-/* What a launch sets, it sets in a copy. -1 with an exception. */
+/* Launches a block that the caller holds: what a launch sets, it sets in a copy. May let other
+   threads run. -1 with an exception. */
 int block_launch(block *b);
-/* Requires the GIL; keeps a pending exception. NULL is fine. */
-void block_drop(block *b);
+/* For block_drop. Runs Python, but keeps a pending exception. */
+void block_free(block *b);
 int block_traverse(const block *b, visitproc visit, void *arg);
+
+static inline void
+count_up(int64_t *references)
+{
+#ifdef Py_GIL_DISABLED
+    __atomic_add_fetch(references, 1, __ATOMIC_RELAXED);
+#else
+    ++*references;
+#endif
+}
+
+/* True: that was the last one. */
+static inline bool
+count_down(int64_t *references)
+{
+#ifdef Py_GIL_DISABLED
+    return __atomic_sub_fetch(references, 1, __ATOMIC_ACQ_REL) == 0;
+#else
+    return --*references == 0;
+#endif
+}
+
+/* May run Python, but keeps a pending exception. NULL is fine. */
+static inline void
+block_drop(block *b)
+{
+    if (b && count_down(&b->references)) {
+        block_free(b);
+    }
+}
+
+/* False: some memory moved, or is not known to be where it was. */
+static inline bool
+block_stays(const block *b)
+{
+    bool stays = true;
+    for (int i = 0; i < b->watches; i++) {
+        stays &= watched_stays(&b->words[i]);
+    }
+    return stays;
+}
 
 #endif

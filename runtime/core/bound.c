@@ -1,69 +1,101 @@
 /* aicf_rt.Call: an op checked and made ready once. What it launches is a block that never changes:
    a launch holds it, set() makes another and swaps. */
-#include "block.h"
+#include "bound.h"
 
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 
-typedef struct bound {
-    PyObject_HEAD block *block;
-} bound;
+/* From 3.12 on the stable interface has both names; the bits are those of 3.11. */
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+#ifndef PY_VECTORCALL_ARGUMENTS_OFFSET
+#define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
+#endif
 
-/* The block as it is now, shared; NULL with an exception where the garbage collection took it. */
-static block *
-bound_block(const bound *self)
+/* ---- the block, and how it is swapped -------------------------------------------------------- */
+
+block *
+bound_block(bound *self)
 {
-    block *b = __atomic_load_n(&self->block, __ATOMIC_ACQUIRE);
+    block *b = bound_hold(self);
     if (!b) {
         PyErr_SetString(PyExc_RuntimeError, "the call was cleared");
-        return NULL;
     }
-    __atomic_add_fetch(&b->references, 1, __ATOMIC_RELAXED);
     return b;
 }
 
+/* Puts `b`, which may be NULL, in the place of `before`. False: that is not there any more. */
+static bool
+bound_swap(bound *self, block *before, block *b)
+{
+    BLOCK_LOCK(self);
+    bool same = self->block == before;
+    self->block = same ? b : self->block;
+    BLOCK_UNLOCK(self);
+    if (same) {
+        block_drop(before);
+    }
+    return same;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
 static int
-bound_launch(const bound *self)
+launch_slow(bound *self)
 {
     block *b = bound_block(self);
-    int done = b ? block_launch(b) : -1;
+    int done = b ? launch_held(b) : -1;
     block_drop(b);
     return done;
 }
 
-static PyObject *
-bound_call(PyObject *object, PyObject *args, PyObject *kwargs)
+/* Nothing takes the block away while a brief launch runs: the GIL is held, and no Python runs. */
+static inline int
+bound_launch(bound *self)
 {
-    if (PyTuple_Size(args) || (kwargs && PyDict_Size(kwargs))) {
-        PyErr_SetString(PyExc_TypeError, "a bound call takes no arguments; use set()");
-        return NULL;
+#ifndef Py_GIL_DISABLED
+    block *b = self->block;
+    if (b && b->brief && block_stays(b)) {
+        aicf_status status = b->brief(b->call);
+        if (status.kind == AICF_OK) {
+            return 0;
+        }
+        count_up(&b->references);
+        raise_status(b->handle, b->call, NULL, status);
+        block_drop(b);
+        return -1;
+    }
+#endif
+    return launch_slow(self);
+}
+
+static PyObject *
+refuse_arguments(void)
+{
+    PyErr_SetString(PyExc_TypeError, "a bound call takes no arguments; use set()");
+    return NULL;
+}
+
+static PyObject *
+bound_vectorcall(PyObject *object, PyObject *const *args, size_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    if (nargs & ~PY_VECTORCALL_ARGUMENTS_OFFSET || kwnames) {
+        return refuse_arguments();
     }
     return bound_launch((bound *)object) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyObject *
-bound_run(PyObject *module, PyObject *calls)
+/* As call(*args, **kwargs). */
+static PyObject *
+bound_call(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    const core_state *core = PyModule_GetState(module);
-    if (!PyList_Check(calls) && !PyTuple_Check(calls)) {
-        PyErr_SetString(PyExc_TypeError, "run() takes a list of calls");
-        return NULL;
+    if (PyTuple_Size(args) || (kwargs && PyDict_Size(kwargs))) {
+        return refuse_arguments();
     }
-    PyObject *copy =
-        PySequence_Tuple(calls); /* the list may change while a launch lets others run */
-    Py_ssize_t count = copy ? PyTuple_Size(copy) : -1;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (Py_TYPE(PyTuple_GetItem(copy, i)) != core->call_type) {
-            PyErr_Format(PyExc_TypeError, "run() takes calls; item %zd is none", i);
-            count = -1;
-        }
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (bound_launch((bound *)PyTuple_GetItem(copy, i)) < 0) {
-            count = -1;
-        }
-    }
-    Py_XDECREF(copy);
-    return count < 0 ? NULL : Py_NewRef(Py_None);
+    return bound_launch((bound *)object) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -77,6 +109,7 @@ bound_new(core_state *core, block *b)
         block_drop(b);
         return NULL;
     }
+    self->vectorcall = bound_vectorcall;
     self->block = b;
     return (PyObject *)self;
 }
@@ -122,32 +155,48 @@ was_absent(const block *before, int param)
     return aicf_call_count(before->options, param) == 0 || !before->tensors[start]->object;
 }
 
+/* The parameters that a scalar's number takes the place of; a mask. */
+static uint64_t
+replaced_by_numbers(const frame *f)
+{
+    uint64_t mask = 0;
+    for (int i = 0; i < f->op->attr_count; i++) {
+        if (f->op->attrs[i].kind == AICF_ATTR_SCALAR && f->given >> i & 1) {
+            mask |= UINT64_C(1) << f->op->attrs[i].of;
+        }
+    }
+    return mask;
+}
+
+/* What parameter `p` was bound to, borrowed; a list's tuple is kept in `lists`. NULL with an
+   exception. */
+static PyObject *
+object_before(const block *before, int p, PyObject *lists)
+{
+    if (!lists || before->handle->op->params_of[p].list < 0) {
+        return before->tensors[aicf_call_start(before->options, p)]->object;
+    }
+    PyObject *tuple = list_before(before, p);
+    if (tuple && PyList_Append(lists, tuple) < 0) {
+        Py_CLEAR(tuple);
+    }
+    Py_XDECREF(tuple);
+    return tuple;
+}
+
 /* The parameters that the keywords leave as they are get their objects back; a mask of them. */
 static int
 slots_complete(frame *f, const block *before, uint64_t *same, PyObject *lists)
 {
-    const aicf_op *op = f->op;
-    *same = 0;
-    for (int i = 0; i < op->attr_count; i++) { /* a number takes the place of a scalar's tensor */
-        if (op->attrs[i].kind == AICF_ATTR_SCALAR && f->given >> i & 1) {
-            *same |= UINT64_C(1) << op->attrs[i].of;
-        }
-    }
-    *same = ~*same;
-    for (int p = 0; p < op->params; p++) {
+    *same = ~replaced_by_numbers(f);
+    for (int p = 0; p < f->op->params; p++) {
         if (f->slots[p]) {
             *same &= ~(UINT64_C(1) << p);
         } else if (*same >> p & 1 && !was_absent(before, p)) {
-            bool list = op->params_of[p].list >= 0;
-            PyObject *object =
-                list ? list_before(before, p)
-                     : Py_NewRef(before->tensors[aicf_call_start(before->options, p)]->object);
-            int added = object ? PyList_Append(lists, object) : -1;
-            Py_XDECREF(object);
-            if (added < 0) {
+            f->slots[p] = object_before(before, p, lists);
+            if (!f->slots[p]) {
                 return -1;
             }
-            f->slots[p] = object;
         }
     }
     f->given |= before->given;
@@ -156,8 +205,7 @@ slots_complete(frame *f, const block *before, uint64_t *same, PyObject *lists)
 
 static block *
 block_changed(
-    const block *before, void *room, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-    PyObject *lists)
+    const block *before, void *room, PyObject *const *values, PyObject *kwnames, PyObject *lists)
 {
     frame f;
     uint64_t same;
@@ -165,7 +213,7 @@ block_changed(
 
     frame_init(&f, before->handle, room, FORM_SET);
     memcpy(f.call, before->options, before->options->size);
-    if (arguments_sort(&f, FORM_SET, args, nargs, kwnames) == 0 &&
+    if (arguments_sort(&f, FORM_SET, values, 0, kwnames) == 0 &&
         slots_complete(&f, before, &same, lists) == 0 &&
         (!f.op->has_lists || frame_grow(&f) == 0)) {
         b = block_create(&f);
@@ -182,24 +230,56 @@ block_changed(
     return b;
 }
 
+static int
+refuse_positional(const char *op, Py_ssize_t count)
+{
+    PyErr_Format(
+        PyExc_TypeError, "%s: set() takes its arguments by name, %zd came by position", op, count);
+    return -1;
+}
+
+/* 1: set, 0: the call is not what it was when this began, -1 with an exception. */
+static int
+set_once(bound *self, block *before, PyObject *const *values, PyObject *kwnames)
+{
+    FRAME_ROOM(before->handle);
+    bool has_lists = before->handle->op->has_lists;
+    PyObject *lists = has_lists ? PyList_New(0) : NULL;
+    if (has_lists && !lists) {
+        return -1;
+    }
+    block *b = block_changed(before, room, values, kwnames, lists);
+    Py_XDECREF(lists);
+    bool swapped = b && bound_swap(self, before, b);
+    if (b && !swapped) {
+        block_drop(b);
+    }
+    return b ? swapped : -1;
+}
+
+/* Producers may run Python, which may set the same call: then all is done again, so that neither
+   gets lost. */
 static PyObject *
 bound_set(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    enum { TRIES = 16 };
     bound *self = (bound *)object;
-    block *before = bound_block(self);
-    PyObject *lists = before ? PyList_New(0) : NULL;
-    if (!lists) {
+    const char *op = "";
+    for (int i = 0; i < TRIES; i++) {
+        block *before = bound_block(self);
+        if (!before) {
+            return NULL;
+        }
+        op = before->handle->op->name;
+        int done = nargs ? refuse_positional(op, nargs) : set_once(self, before, args, kwnames);
         block_drop(before);
-        return NULL;
+        if (done) {
+            return done < 0 ? NULL : Py_NewRef(Py_None);
+        }
     }
-    FRAME_ROOM(before->handle);
-    block *b = block_changed(before, room, args, nargs, kwnames, lists);
-    if (b) {
-        block_drop(__atomic_exchange_n(&self->block, b, __ATOMIC_ACQ_REL));
-    }
-    block_drop(before);
-    Py_DECREF(lists);
-    return b ? Py_NewRef(Py_None) : NULL;
+    PyErr_Format(
+        PyExc_RuntimeError, "%s: the call changes each time that set() reads a tensor", op);
+    return NULL;
 }
 
 /* ---- the type -------------------------------------------------------------------------------- */
@@ -215,7 +295,9 @@ bound_traverse(PyObject *object, visitproc visit, void *arg)
 static int
 bound_clear(PyObject *object)
 {
-    block_drop(__atomic_exchange_n(&((bound *)object)->block, NULL, __ATOMIC_ACQ_REL));
+    bound *self = (bound *)object;
+    while (!bound_swap(self, self->block, NULL)) {
+    }
     return 0;
 }
 
@@ -224,23 +306,13 @@ bound_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
+    if (((bound *)object)->weak) {
+        PyObject_ClearWeakRefs(object);
+    }
     bound_clear(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF((PyObject *)type);
-}
-
-static PyObject *
-bound_repr(PyObject *object)
-{
-    const block *b = ((bound *)object)->block;
-    if (!b) {
-        return PyUnicode_FromString("<aicf_rt.Call, cleared>");
-    }
-    const aicf_op *op = b->handle->op;
-    return PyUnicode_FromFormat(
-        "<aicf_rt.Call of %s: kernel %s, %s>", op->name, op->kernels[b->call->kernel].id,
-        op->suffixes[b->call->variant]);
 }
 
 static PyMethodDef bound_methods[] = {
@@ -252,9 +324,17 @@ static PyMethodDef bound_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef bound_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(bound, vectorcall), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(bound, weak), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot bound_slots[] = {
     {Py_tp_call, (void *)bound_call},
     {Py_tp_methods, bound_methods},
+    {Py_tp_members, bound_members},
+    {Py_tp_getset, bound_attributes},
     {Py_tp_repr, (void *)bound_repr},
     {Py_tp_traverse, (void *)bound_traverse},
     {Py_tp_clear, (void *)bound_clear},
@@ -268,6 +348,6 @@ PyType_Spec bound_spec = {
     .name = "aicf_rt.Call",
     .basicsize = sizeof(bound),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-             Py_TPFLAGS_IMMUTABLETYPE,
+             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = bound_slots,
 };

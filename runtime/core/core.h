@@ -33,6 +33,8 @@
     X(strides)                   \
     X(mask)                      \
     X(_current_level)            \
+    X(base)                      \
+    X(obj)                       \
     X(version)
 
 typedef enum core_name {
@@ -235,6 +237,22 @@ int protocol_own(frame *f, int tensor);
 int alias_own(core_state *core, PyObject *alias, aicf_tensor *t);
 /* The alias that an owned tensor of torch's holds; NULL: none. Borrowed. */
 PyObject *alias_object(const aicf_tensor *t);
+/* The two words of a storage of torch's that are others once its memory is. */
+typedef struct watched {
+    void *const *address;
+    const size_t *bytes;
+    void *address_before;
+    size_t bytes_before;
+} watched;
+
+static inline bool
+watched_stays(const watched *w)
+{
+    return *w->address == w->address_before && *w->bytes == w->bytes_before;
+}
+
+/* Of the alias that the tensor holds; NULL: it holds none, or torch has to be asked. */
+const watched *alias_words(const aicf_tensor *t);
 /* Whether the memory of an alias is another than it was; -1: not known any more. No Python runs. */
 int alias_moved(const aicf_tensor *t);
 /* The same, and where it did not, the tensor as it is now. */
@@ -302,13 +320,17 @@ backend_of_call(const aicf_call *call)
    others compute more a byte. */
 enum { LONG_BYTES = 512 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
 
-/* A launch on the host that is over before others would have had their turn: call->launch alone. */
+/* Whether a prepared call may be launched by its function alone: on the host, soon over, nothing to
+   set and nothing to wait for. */
 static inline bool
-launch_is_brief(const aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+launch_is_brief(const aicf_handle *handle, const aicf_call *call)
 {
-    return call->work < LONG_BYTES_COMPUTED && backend->host && !backend->enter &&
-           !call->workspace_size && !handle->core->sync;
+    const aicf_backend *backend = backend_of_call(call);
+    return call->work < (call->op->elementwise ? LONG_BYTES : LONG_BYTES_COMPUTED) &&
+           backend->host && !backend->enter && !call->workspace_size && !handle->core->sync;
 }
+
+const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 
 /* stream.c: the first tensor whose framework has streams, NULL: none. */
 const source *stream_lead(const aicf_tensor *t, int count);
@@ -320,11 +342,11 @@ launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t)
     if (!call->launch) {
         return aicf_ok();
     }
-    const aicf_backend *backend = backend_of_call(call);
-    if (launch_is_brief(handle, call, backend)) {
+    if (launch_is_brief(handle, call)) {
         return call->launch(call);
     }
-    return launch(handle, call, backend->host ? NULL : stream_lead(t, call->count));
+    const source *lead = backend_of_call(call)->host ? NULL : stream_lead(t, call->count);
+    return launch(handle, call, lead);
 }
 
 const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);

@@ -174,8 +174,8 @@ frame_launch(frame *f)
     }
     const aicf_backend *backend = backend_of_call(call);
     if (backend->host) {
-        return launch_is_brief(f->handle, call, backend) ? call->launch(call)
-                                                         : launch(f->handle, call, NULL);
+        return launch_is_brief(f->handle, call) ? call->launch(call)
+                                                : launch(f->handle, call, NULL);
     }
     if (f->stream_found && !call->stream_given) {
         call->stream = f->stream;

@@ -27,7 +27,7 @@ def test_a_bound_call_launches(add: Any, rt: Any) -> None:
     a[:] = 5
     call()
     assert out.tolist() == [6.0] * 4
-    assert repr(call) == "<aicf_rt.Call of add: kernel loop, f32>"
+    assert repr(call) == "<aicf_rt.Call add_f32(a (4,), b (4,), out (4,)) on cpu, kernel loop>"
 
 
 def test_set_checks_again(add: Any, unsupported: type[Exception]) -> None:
@@ -40,8 +40,8 @@ def test_set_checks_again(add: Any, unsupported: type[Exception]) -> None:
         call.set(a=np.ones(5, "f4"))
     with pytest.raises(TypeError, match="add has no argument 'q'"):
         call.set(q=a)
-    with pytest.raises(TypeError, match="by position"):
-        call.set(a)
+    with pytest.raises(TypeError, match=r"add: set\(\) takes its arguments by name, 2 came by pos"):
+        call.set(a, b)
     with pytest.raises(TypeError, match="a is None"):
         call.set(a=None)
     with pytest.raises(TypeError, match="not a tensor"):
@@ -147,12 +147,38 @@ def test_a_set_within_a_set(add: Any) -> None:
 
     call = add.bind(Producer(), Producer(), Producer())
 
-    def within() -> None:
-        call.set(a=Producer(), b=Producer(), out=Producer())
-        gc.collect()
+    first, within_out, asked = Producer(), Producer(), []
 
-    call.set(a=Producer(within))
+    def within() -> None:
+        asked.append(1)
+        if len(asked) == 1:
+            call.set(a=Producer(), out=within_out)
+            gc.collect()
+
+    first.run = within
+    first.x[:] = 5
+    call.set(a=first)
     call()
+    assert len(asked) == 2
+    assert call.tensors["a"] is first
+    assert within_out.x.tolist() == [6.0] * 4
+
+
+@pytest.mark.promise("FAULT-4")
+def test_a_producer_that_always_sets(add: Any) -> None:
+    a, b, out = triple()
+    call = add.bind(a, b, out)
+
+    class Restless:
+        def __dlpack__(self, **keywords: Any) -> Any:
+            call.set(b=np.full(4, 10, "f4"))
+            return a.__dlpack__(**keywords)
+
+    with pytest.raises(RuntimeError, match="add: the call changes each time"):
+        call.set(a=Restless())
+    call()
+    assert call.tensors["a"] is a
+    assert out.tolist() == [11.0] * 4
 
 
 @pytest.mark.promise("FAULT-4", "S10")

@@ -1,0 +1,143 @@
+/* aicf_rt.run: bound calls launched one after another, each as it is when run begins. */
+#include "bound.h"
+
+#include <string.h>
+
+enum {
+    FEW = 64,
+    TURN = 64 /* launches after which other threads get theirs: one takes 50 us at most */
+};
+
+typedef struct batch {
+    block **blocks; /* held */
+    Py_ssize_t count;
+    block *few[FEW];
+} batch;
+
+/* The list itself; where there is no GIL a copy, because others may change it. */
+static PyObject *
+items_hold(PyObject *calls)
+{
+#ifdef Py_GIL_DISABLED
+    return PySequence_Tuple(calls);
+#else
+    return Py_NewRef(calls);
+#endif
+}
+
+static int
+refuse_item(PyObject *item, Py_ssize_t index)
+{
+    PyObject *name = PyType_GetQualName(Py_TYPE(item));
+    if (name) {
+        PyErr_Format(PyExc_TypeError, "run() takes bound calls; item %zd is a %U", index, name);
+        Py_DECREF(name);
+    }
+    return -1;
+}
+
+static int
+batch_fill(batch *all, const core_state *core, PyObject *items)
+{
+    PyObject *(*item_of)(PyObject *, Py_ssize_t) =
+        PyList_Check(items) ? PyList_GetItem : PyTuple_GetItem;
+    Py_ssize_t count = PyList_Check(items) ? PyList_Size(items) : PyTuple_Size(items);
+
+    all->count = 0;
+    all->blocks = count <= FEW ? all->few : PyMem_Malloc((size_t)count * sizeof(block *));
+    if (!all->blocks) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = item_of(items, i);
+        if (Py_TYPE(item) != core->call_type) {
+            return refuse_item(item, i);
+        }
+        all->blocks[i] = bound_hold((bound *)item);
+        if (!all->blocks[i]) {
+            PyErr_Format(PyExc_RuntimeError, "run(): item %zd was cleared", i);
+            return -1;
+        }
+        all->count++;
+    }
+    return 0;
+}
+
+static void
+batch_drop(batch *all)
+{
+    for (Py_ssize_t i = 0; i < all->count; i++) {
+        block_drop(all->blocks[i]);
+    }
+    if (all->blocks != all->few) {
+        PyMem_Free(all->blocks);
+    }
+}
+
+/* Adds to the exception that is set which item it is about. */
+static void
+tell_item(Py_ssize_t item, Py_ssize_t count)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *words = PyObject_Str(value);
+    PyObject *args = words ? PyTuple_New(1) : NULL;
+    PyObject *text = args ? PyUnicode_FromFormat(
+                                "%U%srun() stopped at item %zd of %zd: those before it were "
+                                "launched, it and those after it were not",
+                                words, PyUnicode_GetLength(words) ? "; " : "", item, count)
+                          : NULL;
+    PyObject *number = PyLong_FromSsize_t(item);
+    if (text && number && PyTuple_SetItem(args, 0, Py_NewRef(text)) == 0 &&
+        PyObject_SetAttrString(value, "args", args) == 0) {
+        (void)PyObject_SetAttrString(value, "item", number);
+    }
+    PyErr_Clear(); /* where that failed, the exception stays as it was */
+    Py_XDECREF(words);
+    Py_XDECREF(args);
+    Py_XDECREF(text);
+    Py_XDECREF(number);
+    PyErr_Restore(type, value, trace);
+}
+
+static int
+batch_launch(const batch *all)
+{
+    for (Py_ssize_t i = 0; i < all->count; i++) {
+        if (launch_held(all->blocks[i]) < 0) {
+            tell_item(i, all->count);
+            return -1;
+        }
+        if (i % TURN == TURN - 1) {
+            Py_BEGIN_ALLOW_THREADS;
+            Py_END_ALLOW_THREADS;
+        }
+    }
+    return 0;
+}
+
+PyObject *
+bound_run(PyObject *module, PyObject *calls)
+{
+    const core_state *core = PyModule_GetState(module);
+    batch all;
+    if (!PyList_Check(calls) && !PyTuple_Check(calls)) {
+        PyObject *name = PyType_GetQualName(Py_TYPE(calls));
+        if (name) {
+            PyErr_Format(PyExc_TypeError, "run() takes a list or tuple of calls, not a %U", name);
+            Py_DECREF(name);
+        }
+        return NULL;
+    }
+    PyObject *items = items_hold(calls);
+    if (!items) {
+        return NULL;
+    }
+    int done = batch_fill(&all, core, items);
+    Py_DECREF(items);
+    done = done < 0 ? -1 : batch_launch(&all);
+    batch_drop(&all);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
+}
