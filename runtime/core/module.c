@@ -73,6 +73,21 @@ add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
     return *type ? PyModule_AddType(module, *type) : -1;
 }
 
+/* A type specification has no place for a capsule, and the type is immutable once it is made: the
+   capsule goes into its dict before anybody has looked there. */
+static int
+add_exchange(const core_state *state)
+{
+    PyObject *dict = PyObject_GenericGetDict((PyObject *)state->tensor_type, NULL);
+    PyObject *offered = dict ? offer_capsule() : NULL;
+    int set =
+        offered ? PyDict_SetItem(dict, state->names[NAME___dlpack_c_exchange_api__], offered) : -1;
+    PyType_Modified(state->tensor_type);
+    Py_XDECREF(dict);
+    Py_XDECREF(offered);
+    return set;
+}
+
 static int
 intern_names(core_state *state)
 {
@@ -123,13 +138,7 @@ module_exec(PyObject *module)
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
         return -1;
     }
-    PyObject *offered = offer_capsule();
-    int set = offered ? PyObject_SetAttr(
-                            (PyObject *)state->tensor_type,
-                            state->names[NAME___dlpack_c_exchange_api__], offered)
-                      : -1;
-    Py_XDECREF(offered);
-    if (set < 0) {
+    if (add_exchange(state) < 0) {
         return -1;
     }
     PyObject *capsule = PyCapsule_New((void *)(uintptr_t)&table, AICF_CORE_CAPSULE, NULL);

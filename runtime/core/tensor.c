@@ -256,6 +256,6 @@ static PyType_Slot tensor_slots[] = {
 PyType_Spec tensor_spec = {
     .name = "aicf_rt.Tensor",
     .basicsize = sizeof(tensor_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = tensor_slots,
 };
