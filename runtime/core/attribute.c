@@ -7,6 +7,8 @@
    reading one from a device would synchronise. */
 #include "core.h"
 
+#include <math.h>
+
 static void
 note_refused(aicf_call *call, const aicf_attr *attr)
 {
@@ -39,7 +41,8 @@ is_tensor_like(PyObject *value)
            (has(value, "__dlpack__") || has(value, "__cuda_array_interface__"));
 }
 
-/* 1: read, 0: does not fit 64 bits, -1 with an exception. Requires __index__. */
+/* 1: read, 0: does not fit 64 bits, and the nearest that does was read, -1 with an exception.
+   Requires __index__. */
 static int
 int_read(PyObject *value, int64_t *number)
 {
@@ -48,11 +51,12 @@ int_read(PyObject *value, int64_t *number)
     if (!index) {
         return -1;
     }
-    *number = PyLong_AsLongLongAndOverflow(index, &overflow);
+    int64_t read = PyLong_AsLongLongAndOverflow(index, &overflow);
     Py_DECREF(index);
-    if (*number == -1 && PyErr_Occurred()) {
+    if (read == -1 && !overflow && PyErr_Occurred()) {
         return -1;
     }
+    *number = overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : read;
     return overflow == 0;
 }
 
@@ -63,19 +67,31 @@ takes_int(PyObject *value)
            (PyIndex_Check(value) && !PyBool_Check(value) && !is_tensor_like(value));
 }
 
-/* As int_read, for doubles: an int too large for one does not fit. */
+static bool
+is_negative(PyObject *value)
+{
+    PyObject *zero = PyLong_FromLong(0);
+    bool negative = zero && PyObject_RichCompareBool(value, zero, Py_LT) > 0;
+    Py_XDECREF(zero);
+    PyErr_Clear();
+    return negative;
+}
+
+/* As int_read, for doubles: an int too large for one is read as infinity. */
 static int
 real_read(PyObject *value, double *number)
 {
-    *number = PyFloat_AsDouble(value);
-    if (*number != -1.0 || !PyErr_Occurred()) {
-        return 1;
-    }
-    if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+    double read = PyFloat_AsDouble(value);
+    if (read == -1.0 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            return -1;
+        }
         PyErr_Clear();
+        *number = is_negative(value) ? -HUGE_VAL : HUGE_VAL;
         return 0;
     }
-    return -1;
+    *number = read;
+    return 1;
 }
 
 /* numpy's complex numbers have __float__, which drops half of them. */
@@ -245,7 +261,7 @@ axes_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
     }
     axes->count = PyTuple_Size(items);
     if (axes->count > AICF_MAX_DIMS) {
-        axes->count = 0;
+        axes->count = AICF_MAX_DIMS;
         note_refused(call, attr);
     }
     int done = ints_fill(call, attr, axes->values, items, axes->count);

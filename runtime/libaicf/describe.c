@@ -181,6 +181,49 @@ put_bounds(text *out, const aicf_attr *a, bool real)
     }
 }
 
+/* A number that 64 bits do not hold was given as the nearest that they do. */
+static void
+put_integer(text *out, int64_t value)
+{
+    const char *beyond = value == INT64_MAX ? " or more" : value == INT64_MIN ? " or less" : "";
+    text_put(out, "= %" PRId64 "%s ", value, beyond);
+}
+
+static void
+put_number(text *out, const aicf_scalar *scalar)
+{
+    bool real = (scalar->dtype & 0xff) == 2 || (scalar->dtype & 0xff) == 4;
+    if (real) {
+        text_put(out, "= %.17g ", scalar->host.real);
+    } else {
+        put_integer(out, scalar->host.integer);
+    }
+}
+
+static void
+put_value(text *out, const aicf_attr *a, const void *value)
+{
+    const aicf_ints *axes = value;
+    switch ((aicf_attr_kind)a->kind) {
+    case AICF_ATTR_INT:
+    case AICF_ATTR_AXIS: put_integer(out, *(const int64_t *)value); return;
+    case AICF_ATTR_FLOAT: text_put(out, "= %.17g ", *(const double *)value); return;
+    case AICF_ATTR_SCALAR: put_number(out, value); return;
+    case AICF_ATTR_INTS:
+        text_put(out, "= ");
+        text_sizes(out, value, a->size);
+        text_put(out, " ");
+        return;
+    case AICF_ATTR_AXES:
+        text_put(out, "= ");
+        text_sizes(out, axes->values, (int)(axes->count < 0 ? 0 : axes->count));
+        text_put(out, " ");
+        return;
+    case AICF_ATTR_BOOL:
+    case AICF_ATTR_ENUM: return;
+    }
+}
+
 static void
 put_value_fault(text *out, const subject *s)
 {
@@ -189,25 +232,17 @@ put_value_fault(text *out, const subject *s)
         return;
     }
     const aicf_attr *a = &s->op->attrs[s->status.native];
-    const char *value = (const char *)s->call + a->offset;
     bool axes = a->kind == AICF_ATTR_AXIS || a->kind == AICF_ATTR_AXES;
 
     text_put(out, "%s ", a->name);
-    if (s->call->refused == s->status.native + 1) {
-        text_put(out, "is out of range");
-    } else if (a->kind == AICF_ATTR_INT || a->kind == AICF_ATTR_AXIS) {
-        text_put(out, "= %" PRId64 " is out of range", *(const int64_t *)(const void *)value);
-    } else if (a->kind == AICF_ATTR_FLOAT) {
-        text_put(out, "= %.17g is out of range", *(const double *)(const void *)value);
-    } else if (a->kind == AICF_ATTR_AXES) {
-        const aicf_ints *ints = (const void *)value;
-        text_put(out, "= ");
-        text_sizes(out, ints->values, ints->count);
-        text_put(out, " is out of range or names an axis twice");
-    } else {
-        text_put(out, "is out of range");
-    }
+    put_value(out, a, (const char *)s->call + a->offset);
+    text_put(out, "is out of range");
+    text_put(out, a->kind == AICF_ATTR_AXES ? " or names an axis twice" : "");
     put_bounds(out, a, a->kind == AICF_ATTR_FLOAT);
+    if (a->kind == AICF_ATTR_SCALAR && s->call->variant >= 0) {
+        text_put(out, "; allowed: what its dtype holds, ");
+        text_dtype(out, s->op->dtypes[s->call->variant * s->op->params + a->of]);
+    }
     if (axes && s->all && param_count(s->call, a->of)) {
         int rank = s->all[param_start(s->call, a->of)].rank;
         text_put(out, "; %s has %d dims", s->op->params_of[a->of].name, rank);
