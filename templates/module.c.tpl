@@ -51,7 +51,7 @@ Any dtype that the op takes. Raises Unsupported, naming the argument, outside th
 static const char doc_bind[] = @{quote c_string}bind($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
 --
 
-Checks once; calling the result only launches.@{end};
+Checks once; calling the result only launches. Records no gradient.@{end};
 static const char doc_explain[] = @{quote c_string}explain($module, @{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}@{for p in op.outs}@{p.name|name}=None, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
 --
 

@@ -67,7 +67,8 @@ static const char doc_bind[] = "bind($module, x, bias, out, mean=None, where_mos
                                "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
                                "H, lr, step=1, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, x, bias=None, out=None, mean=None, "
                                   "where_most=None, *, axes=None, axis=-1, pad=(0, 1), "
                                   "act='none', alpha=1.0, deep=True, H, lr, step=1, stream=None, "

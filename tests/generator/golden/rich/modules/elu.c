@@ -81,7 +81,8 @@ static const char doc_generic[] = "elu($module, x, *, out=None, alpha=1.0, strea
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, x, out=None, *, alpha=1.0, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"

@@ -46,7 +46,8 @@ static const char doc_generic[] = "fold($module, x, *, sum=None, most=None, axes
 static const char doc_bind[] = "bind($module, x, sum=None, most=None, *, axes=(0, -1), "
                                "keepdim=False, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, x, sum=None, most=None, *, axes=(0, -1), "
                                   "keepdim=False, stream=None, kernel=None)\n"
                                   "--\n\n"

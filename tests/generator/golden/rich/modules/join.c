@@ -81,7 +81,8 @@ static const char doc_generic[] = "join($module, xs, *, out=None, axis=0, stream
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, xs, out, *, axis=0, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, xs, out=None, *, axis=0, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"

@@ -55,7 +55,8 @@ static const char doc_generic[] = "turn($module, x, *, out=None, perm, stream=No
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, x, out, *, perm, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, x, out=None, *, perm, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"

@@ -79,7 +79,8 @@ static const char doc_generic[] = "update($module, p, grads, *, lr, stream=None,
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, p, grads, *, lr, stream=None, kernel=None)\n"
                                "--\n\n"
-                               "Checks once; calling the result only launches.";
+                               "Checks once; calling the result only launches. Records no "
+                               "gradient.";
 static const char doc_explain[] = "explain($module, p, grads, *, lr, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
