@@ -203,9 +203,12 @@ slots_complete(frame *f, const block *before, uint64_t *same, PyObject *lists)
     return 0;
 }
 
+/* The block that the keywords make of `before`. `read`: what an earlier try made, whose tensors are
+   not read again; NULL: this is the first. */
 static block *
 block_changed(
-    const block *before, void *room, PyObject *const *values, PyObject *kwnames, PyObject *lists)
+    const block *before, const block *read, void *room, PyObject *const *values, PyObject *kwnames,
+    PyObject *lists)
 {
     frame f;
     uint64_t same;
@@ -219,6 +222,9 @@ block_changed(
         b = block_create(&f);
         if (b) {
             block_inherit(b, &f, before, same);
+        }
+        if (b && read) {
+            block_inherit(b, &f, read, ~same);
         }
         if (b && block_prepare(b, &f) < 0) {
             block_drop(b);
@@ -238,48 +244,59 @@ refuse_positional(const char *op, Py_ssize_t count)
     return -1;
 }
 
-/* 1: set, 0: the call is not what it was when this began, -1 with an exception. */
-static int
-set_once(bound *self, block *before, PyObject *const *values, PyObject *kwnames)
+static block *
+block_try(const block *before, const block *read, PyObject *const *values, PyObject *kwnames)
 {
     FRAME_ROOM(before->handle);
-    bool has_lists = before->handle->op->has_lists;
-    PyObject *lists = has_lists ? PyList_New(0) : NULL;
-    if (has_lists && !lists) {
-        return -1;
+    if (!before->handle->op->has_lists) {
+        return block_changed(before, read, room, values, kwnames, NULL);
     }
-    block *b = block_changed(before, room, values, kwnames, lists);
+    PyObject *lists = PyList_New(0);
+    block *b = lists ? block_changed(before, read, room, values, kwnames, lists) : NULL;
     Py_XDECREF(lists);
-    bool swapped = b && bound_swap(self, before, b);
-    if (b && !swapped) {
-        block_drop(b);
-    }
-    return b ? swapped : -1;
+    return b;
 }
 
-/* Producers may run Python, which may set the same call: then all is done again, so that neither
-   gets lost. */
+/* While tensors are read, Python may run and set the same call. Then what was read is put into that
+   one, so that neither gets lost. Takes `before`, which the caller holds. */
+static int
+set_by_name(bound *self, block *before, PyObject *const *values, PyObject *kwnames)
+{
+    enum { TRIES = 16 }; /* attributes are converted at each, by Python that may set again */
+    block *read = NULL;
+    bool swapped = false;
+    for (int i = 0; i < TRIES && before && !swapped; i++) {
+        block *b = block_try(before, read, values, kwnames);
+        block_drop(read);
+        read = NULL;
+        swapped = b && bound_swap(self, before, b);
+        read = swapped ? NULL : b;
+        block_drop(before);
+        before = b && !swapped ? bound_block(self) : NULL;
+    }
+    if (read && before) {
+        PyErr_Format(
+            PyExc_RuntimeError, "%s: the call changes each time that set() reads a value",
+            before->handle->op->name);
+    }
+    block_drop(before);
+    block_drop(read);
+    return swapped ? 0 : -1;
+}
+
 static PyObject *
 bound_set(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    enum { TRIES = 16 };
-    bound *self = (bound *)object;
-    const char *op = "";
-    for (int i = 0; i < TRIES; i++) {
-        block *before = bound_block(self);
-        if (!before) {
-            return NULL;
-        }
-        op = before->handle->op->name;
-        int done = nargs ? refuse_positional(op, nargs) : set_once(self, before, args, kwnames);
-        block_drop(before);
-        if (done) {
-            return done < 0 ? NULL : Py_NewRef(Py_None);
-        }
+    block *before = bound_block((bound *)object);
+    if (!before) {
+        return NULL;
     }
-    PyErr_Format(
-        PyExc_RuntimeError, "%s: the call changes each time that set() reads a tensor", op);
-    return NULL;
+    if (nargs) {
+        refuse_positional(before->handle->op->name, nargs);
+        block_drop(before);
+        return NULL;
+    }
+    return set_by_name((bound *)object, before, args, kwnames) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- the type -------------------------------------------------------------------------------- */

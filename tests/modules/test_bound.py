@@ -151,34 +151,40 @@ def test_a_set_within_a_set(add: Any) -> None:
 
     def within() -> None:
         asked.append(1)
-        if len(asked) == 1:
-            call.set(a=Producer(), out=within_out)
-            gc.collect()
+        call.set(a=Producer(), out=within_out)
+        gc.collect()
 
     first.run = within
     first.x[:] = 5
     call.set(a=first)
     call()
-    assert len(asked) == 2
+    assert len(asked) == 1
     assert call.tensors["a"] is first
     assert within_out.x.tolist() == [6.0] * 4
 
 
 @pytest.mark.promise("FAULT-4")
-def test_a_producer_that_always_sets(add: Any) -> None:
-    a, b, out = triple()
-    call = add.bind(a, b, out)
+def test_an_attribute_that_always_sets(zoo: Any) -> None:
+    x, out = np.ones((1, 4), "f4"), np.zeros((1, 4), "f4")
+    call = zoo.every.bind(x, None, out, lr=1)
 
     class Restless:
-        def __dlpack__(self, **keywords: Any) -> Any:
-            call.set(b=np.full(4, 10, "f4"))
-            return a.__dlpack__(**keywords)
+        def __init__(self, times: int) -> None:
+            self.times = times
 
-    with pytest.raises(RuntimeError, match="add: the call changes each time"):
-        call.set(a=Restless())
+        def __float__(self) -> float:
+            if self.times:
+                self.times -= 1
+                call.set(lr=call.tensors["x"][0, 0] + 1)
+            return 0.5
+
+    with pytest.raises(RuntimeError, match="every: the call changes each time"):
+        call.set(alpha=Restless(1000))
     call()
-    assert call.tensors["a"] is a
-    assert out.tolist() == [11.0] * 4
+    assert out.tolist() == [[2.0] * 4]
+    call.set(alpha=Restless(1))
+    call()
+    assert out.tolist() == [[1.0] * 4]
 
 
 @pytest.mark.promise("FAULT-4", "S10")
