@@ -8,6 +8,7 @@
 #include "core.h"
 
 #include <math.h>
+#include <string.h>
 
 static void
 note_refused(aicf_call *call, const aicf_attr *attr)
@@ -94,7 +95,7 @@ real_read(PyObject *value, double *number)
     return 1;
 }
 
-/* numpy's complex numbers have __float__, which drops half of them. */
+/* numpy's complex numbers have __float__, which drops half of them, and so have its bools. */
 static bool
 takes_real(PyObject *value)
 {
@@ -103,6 +104,7 @@ takes_real(PyObject *value)
     }
     return !PyBool_Check(value) && !PyComplex_Check(value) && !is_tensor_like(value) &&
            !type_is(Py_TYPE(value), "numpy", "complexfloating") &&
+           !type_is(Py_TYPE(value), "numpy", "bool_") &&
            (PyFloat_Check(value) || PyIndex_Check(value) ||
             has((PyObject *)Py_TYPE(value), "__float__"));
 }
@@ -183,16 +185,11 @@ enum_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
             return 0;
         }
     }
-    PyObject *words = PyUnicode_FromString("one of");
+    PyObject *words = PyList_New(0);
     for (int i = 0; words && attr->values[i]; i++) {
-        PyObject *more = PyUnicode_FromFormat("%U%s '%s'", words, i ? "," : "", attr->values[i]);
-        Py_DECREF(words);
-        words = more;
+        words = word_add(words, attr->values[i], strlen(attr->values[i]));
     }
-    const char *takes = words ? PyUnicode_AsUTF8AndSize(words, NULL) : NULL;
-    int done = takes ? misuse(call, attr, takes, value) : -1;
-    Py_XDECREF(words);
-    return done;
+    return raise_word(call->op, attr->name, words, value);
 }
 
 /* The items of a list or tuple, a new reference; NULL with an exception if it is none. */

@@ -376,6 +376,11 @@ PyObject *
 raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status);
 /* "add: b: ..." as a TypeError; -1. */
 int raise_misuse(const aicf_op *op, const char *name, const char *format, ...);
+/* Adds a word to a list of str, unless it is there. Steals the list; NULL with an exception. */
+PyObject *word_add(PyObject *words, const char *word, size_t length);
+/* "add: kernel takes one of 'vec', 'loop', not 'fast'" as a TypeError; -1. Steals the list; NULL is
+   the error that is set. */
+int raise_word(const aicf_op *op, const char *name, PyObject *words, PyObject *value);
 
 /* __reduce_ex__ of types that stand for memory: always a TypeError. */
 PyObject *refuse_reduce(PyObject *self, PyObject *protocol);

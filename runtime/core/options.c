@@ -12,7 +12,7 @@ stream_of_int(frame *f, PyObject *value)
 {
     if (PyBool_Check(value) || !PyLong_Check(value)) {
         return raise_misuse(
-            f->op, "stream", "is neither an int nor an object with __cuda_stream__");
+            f->op, "stream", "takes an int or an object with __cuda_stream__, not %R", value);
     }
     uint64_t handle = PyLong_AsUnsignedLongLong(value);
     if (PyErr_Occurred()) {
@@ -82,12 +82,22 @@ option_stream(frame *f, PyObject *value)
     if (!handle && PyErr_Occurred()) {
         return -1;
     }
-    int done = stream_of_int(f, handle ? handle : Py_None);
+    int done = stream_of_int(f, handle ? handle : value);
     Py_XDECREF(handle);
     return done;
 }
 
 /* ---- kernel= --------------------------------------------------------------------------------- */
+
+static PyObject *
+kernel_words(const aicf_op *op)
+{
+    PyObject *words = PyList_New(0);
+    for (int i = 0; words && i < op->kernel_count; i++) {
+        words = word_add(words, op->kernels[i].id, strlen(op->kernels[i].id));
+    }
+    return words;
+}
 
 int
 option_kernel(frame *f, PyObject *value)
@@ -103,10 +113,22 @@ option_kernel(frame *f, PyObject *value)
             return 0;
         }
     }
-    return raise_misuse(op, "kernel", "cannot be %R: there is no such kernel", value);
+    return raise_word(op, "kernel", kernel_words(op), value);
 }
 
 /* ---- dtype= ---------------------------------------------------------------------------------- */
+
+static PyObject *
+dtype_words_taken(const frame *f)
+{
+    PyObject *words = PyList_New(0);
+    for (int v = 0; words && v < f->op->variants; v++) {
+        size_t length;
+        const char *part = suffix_part(f->op->suffixes[v], f->handle->free_type, &length);
+        words = word_add(words, part, length);
+    }
+    return words;
+}
 
 int
 option_dtype(frame *f, PyObject *value)
@@ -127,5 +149,5 @@ option_dtype(frame *f, PyObject *value)
     if (PyErr_Occurred()) {
         return -1;
     }
-    return raise_misuse(f->op, "dtype", "cannot be %R", value);
+    return raise_word(f->op, "dtype", dtype_words_taken(f), value);
 }

@@ -113,6 +113,44 @@ raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, a
 }
 
 PyObject *
+word_add(PyObject *words, const char *word, size_t length)
+{
+    PyObject *more = PyUnicode_FromStringAndSize(word, (Py_ssize_t)length);
+    int there = more ? PySequence_Contains(words, more) : -1;
+    if (there < 0 || (!there && PyList_Append(words, more) < 0)) {
+        Py_CLEAR(words);
+    }
+    Py_XDECREF(more);
+    return words;
+}
+
+/* 'one', 'two' */
+static PyObject *
+words_joined(PyObject *words)
+{
+    PyObject *text = PyUnicode_FromString("");
+    for (Py_ssize_t i = 0; text && i < PyList_Size(words); i++) {
+        PyObject *more =
+            PyUnicode_FromFormat("%U%s%R", text, i ? ", " : "", PyList_GetItem(words, i));
+        Py_DECREF(text);
+        text = more;
+    }
+    return text;
+}
+
+int
+raise_word(const aicf_op *op, const char *name, PyObject *words, PyObject *value)
+{
+    PyObject *text = words ? words_joined(words) : NULL;
+    if (text) {
+        raise_misuse(op, name, "takes one of %U, not %R", text, value);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(words);
+    return -1;
+}
+
+PyObject *
 refuse_reduce(PyObject *self, PyObject *protocol)
 {
     (void)protocol;

@@ -17,7 +17,7 @@ typedef struct subject {
 static bool
 is_indexed(int check)
 {
-    return check != AICF_CHECK_DEVICE && check != AICF_CHECK_OVERLAP;
+    return check != AICF_CHECK_DEVICE && check != AICF_CHECK_OVERLAP && check != AICF_CHECK_LIST;
 }
 
 static bool

@@ -32,9 +32,9 @@ def test_what_a_call_shows(add: Any, zoo: Any) -> None:
     a, b, out = triple()
     call = add.bind(a, b, out)
     assert (call.op, call.kernel, call.dtype, call.device) == ("add", "loop", "f32", "cpu")
-    assert call.tensors == {"a": a, "b": b, "out": out} or call.tensors["a"] is a
-    assert list(call.tensors) == ["a", "b", "out"]
-    assert call.tensors is not call.tensors
+    assert [(k, id(v)) for k, v in call.tensors.items()] == [
+        ("a", id(a)), ("b", id(b)), ("out", id(out)),
+    ]  # fmt: skip
     call.tensors.clear()
     assert call.tensors["out"] is out
     call.set(a=b)
@@ -42,7 +42,9 @@ def test_what_a_call_shows(add: Any, zoo: Any) -> None:
     wide = [np.ones((2, 3), "f8") for _ in range(3)]
     call.set(a=wide[0], b=wide[1], out=wide[2])
     assert call.dtype == "f64"
-    assert repr(call) == "<aicf_rt.Call add_f64(a (2, 3), b (2, 3), out (2, 3)) on cpu, kernel loop>"
+    assert (
+        repr(call) == "<aicf_rt.Call add_f64(a (2, 3), b (2, 3), out (2, 3)) on cpu, kernel loop>"
+    )
     xs = [np.ones((2, 2), "f4"), np.ones((1, 2), "f4")]
     call = zoo.join.bind(xs, np.ones((3, 2), "f4"))
     assert repr(call) == "<aicf_rt.Call join_f32(xs (2, 2) (1, 2), out (3, 2)) on cpu, kernel rows>"
@@ -50,8 +52,7 @@ def test_what_a_call_shows(add: Any, zoo: Any) -> None:
     x = np.ones((2, 3), "f4")
     call = zoo.every.bind(x, None, x, lr=2)
     assert repr(call) == "<aicf_rt.Call every_f32(x (2, 3), out (2, 3)) on cpu, kernel rows>"
-    assert call.tensors["bias"] is None
-    assert call.tensors["lr"] is None
+    assert [call.tensors[name] for name in ("bias", "mean", "lr")] == [None] * 3
     rate = np.array(3, "f4")
     call.set(lr=rate)
     assert call.tensors["lr"] is rate
@@ -63,16 +64,16 @@ def test_what_a_call_shows(add: Any, zoo: Any) -> None:
 @pytest.mark.promise("DESIGN-5-call")
 def test_the_types_do_not_change(add: Any, rt: Any) -> None:
     call = add.bind(*triple())
-    for kind in (rt.Call, rt.Tensor):
+    kinds: list[Any] = [rt.Call, rt.Tensor]
+    for kind in kinds:
         for name in ("__call__", "__dlpack__", "__dlpack_c_exchange_api__", "op", "x"):
             with pytest.raises(TypeError, match="immutable type"):
                 setattr(kind, name, 1)
             with pytest.raises(TypeError):
                 delattr(kind, name)
-        with pytest.raises(TypeError):
-            kind()
-        with pytest.raises(TypeError):
-            type("Sub", (kind,), {})
+        for attempt in (kind, lambda kind=kind: type("Sub", (kind,), {})):
+            with pytest.raises(TypeError):
+                attempt()
     for name in ("op", "kernel", "tensors", "x"):
         with pytest.raises(AttributeError):
             setattr(call, name, 1)
@@ -86,7 +87,7 @@ def test_a_call_as_an_object(add: Any) -> None:
     assert call == call
     assert call != other
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="aicf_rt.Call cannot be pickled or copied: it stands"):
+        with pytest.raises(TypeError, match=r"aicf_rt\.Call cannot be pickled or copied"):
             attempt(call)
     gone: list[str] = []
     weak = weakref.ref(call, lambda _: gone.append("callback"))
@@ -107,7 +108,7 @@ def test_every_way_to_call_it(add: Any) -> None:
         lambda: call(**{}),
         lambda: type(call).__call__(call),
         lambda: call.__call__(),
-        lambda: next(map(lambda f: f(), [call])),  # noqa: C417
+        lambda: next(map(lambda f: f(), [call])),
         lambda: next(iter(call, 3)),
     ]
     for i, way in enumerate(ways):
@@ -223,7 +224,7 @@ def test_set_of_attributes_and_scalars(zoo: Any, unsupported: type[Exception]) -
         ({"pad": (1, 1)}, unsupported, "out"),
         ({"alpha": 1.0, "x": np.ones((2, 4), "f4")}, unsupported, "every"),
         ({"alpha": 1.0, "nothing": 1}, TypeError, "every has no argument 'nothing'"),
-        ({"alpha": 1.0, "kernel": "none"}, TypeError, "no such kernel"),
+        ({"alpha": 1.0, "kernel": "none"}, TypeError, "kernel takes one of"),
         ({"alpha": 1.0, "stream": -1}, TypeError, "stream"),
         ({"alpha": 1.0, "dtype": "f32"}, TypeError, "every has no argument 'dtype'"),
         ({"x": None}, TypeError, "every: x is None"),
@@ -391,7 +392,9 @@ def test_an_error_in_the_middle(zoo: Any, add: Any, kind: str) -> None:
     assert str(raised.value).endswith(words)
     assert raised.value.item == 2  # type: ignore[attr-defined]
     if kind == "backend":
-        assert str(raised.value).startswith("fail: kernel loop failed: error 7 of a CPU kernel; run()")
+        assert str(raised.value).startswith(
+            "fail: kernel loop failed: error 7 of a CPU kernel; run()"
+        )
         assert (raised.value.op, raised.value.code) == ("fail", 7)  # type: ignore[attr-defined]
     with pytest.raises(errors[kind]) as alone:
         bad()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
-import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,8 +84,8 @@ def test_misuse_is_named(add: Any, unsupported: Any) -> None:
         (add.add_f32, (x, x, x, x), {}, "add takes 3 arguments by position, 4 were given"),
         (add.add_f32, (x, x, x), {"a": x}, "add: a is given twice"),
         (add.add_f32, (x, x, x), {"strem": None}, "add has no argument 'strem'"),
-        (add.add_f32, (x, x, x), {"kernel": "fast"}, "add: kernel cannot be 'fast'"),
-        (add.add_f32, (x, x, x), {"kernel": 3}, "add: kernel cannot be 3"),
+        (add.add_f32, (x, x, x), {"kernel": "fast"}, "add: kernel takes one of 'vec', "),
+        (add.add_f32, (x, x, x), {"kernel": 3}, "add: kernel takes one of 'vec', "),
         (add.add_f32, (x, x, x), {"dtype": "f32"}, "add has no argument 'dtype'"),
         (add.add, (x,), {}, "add: b is missing"),
         (add.add, (x, x, x), {}, "add takes 2 arguments by position, 3 were given"),
@@ -140,108 +137,3 @@ def test_explain_agrees(add: Any) -> None:
         assert fits is add.add_f32(a, b, out), lines
     assert add.explain(x, x) == add.explain(x, x, x)
     assert add.explain(x, x[:3], x)[0].startswith(add.explain(x, x[:3])[0])
-
-
-def memory() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-class Producer:
-    """Only DLPack, in Python."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __dlpack__(self, **keywords: Any) -> Any:
-        return self.inner.__dlpack__(**keywords)
-
-
-def attempt(call: Any, *args: Any, **keywords: Any) -> None:
-    with contextlib.suppress(TypeError, ValueError):
-        call(*args, **keywords)
-
-
-def paths(add: Any) -> dict[str, Any]:
-    import torch
-
-    n: list[Any] = [np.ones(8, "f4") for _ in range(3)]
-    t = [torch.ones(8) for _ in range(3)]
-    p = [Producer(x) for x in n]
-    m = [memoryview(x) for x in n]
-    call = add.bind(*t)
-    grid = torch.ones(4, 4)
-    deep = np.ones([1] * 20 + [2, 2], "f4")[..., ::-1]
-    return {
-        "torch": lambda: add.add_f32(*t),
-        "torch, even strides": lambda: add.add_f32(grid[:, ::2], grid[:, ::2], grid[:, 1::2]),
-        "numpy": lambda: add.add_f32(*n),
-        "numpy of high rank": lambda: add.add_f32(deep, deep, deep),
-        "producers": lambda: add.add_f32(*p),
-        "buffers": lambda: add.add_f32(*m),
-        "unsupported": lambda: add.add_f32(t[0], t[1], n[0][:3]),
-        "keywords": lambda: add.add_f32(t[0], out=t[2], b=t[1], stream=None, kernel="loop"),
-        "made by torch": lambda: add.add(t[0], t[1]),
-        "made by numpy": lambda: add.add(n[0], n[1]),
-        "given": lambda: add.add(t[0], t[1], out=t[2]),
-        "refused": lambda: attempt(add.add, t[0], n[1][:3]),
-        "misused": lambda: attempt(add.add_f32, p[0], p[1], 3),
-        "wrong keyword": lambda: attempt(add.add, p[0], p[1], x=3),
-        "bound": lambda: add.bind(*t)(),
-        "bound producers": lambda: add.bind(*p)(),
-        "set": lambda: call.set(a=t[1], b=n[1]),
-        "set, refused": lambda: attempt(call.set, a=n[0][:3]),
-        "explain": lambda: add.explain(*p),
-    }
-
-
-KINDS = (
-    "torch", "torch, even strides", "numpy", "numpy of high rank", "producers", "buffers",
-    "unsupported", "keywords", "made by torch", "made by numpy", "given", "refused", "misused",
-    "wrong keyword", "bound", "bound producers", "set", "set, refused", "explain",
-)  # fmt: skip
-
-
-@pytest.mark.promise("T7", "T20")
-@pytest.mark.guests("torch")
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_leaks(add: Any, kind: str) -> None:
-    """100,000 calls: references as before, memory flat."""
-    import torch
-
-    pytest.importorskip("torch")
-    call = paths(add)[kind]
-    for _ in range(2000):
-        call()
-    gc.collect()
-    watched = [True, False, None, torch.Tensor, np.ndarray, Producer, add, type(None)]
-    before, held = [sys.getrefcount(x) for x in watched], memory()
-    for _ in range(100_000):
-        call()
-    gc.collect()
-    after = [sys.getrefcount(x) for x in watched]
-    assert all(abs(x - y) < 50 for x, y in zip(before, after, strict=True)), (before, after)
-    assert memory() - held < 2_000_000
-
-
-@pytest.mark.promise("T20")
-@pytest.mark.guests("torch")
-def test_no_objects_stay(add: Any) -> None:
-    pytest.importorskip("torch")
-    calls = paths(add)
-    for call in calls.values():
-        for _ in range(20):
-            call()
-    gc.collect()
-    tracemalloc.start()
-    for _ in range(2):
-        before = tracemalloc.take_snapshot()
-        for call in calls.values():
-            for _ in range(200):
-                call()
-        gc.collect()
-        after = tracemalloc.take_snapshot()
-    tracemalloc.stop()
-    grown = sum(
-        x.size_diff for x in after.compare_to(before, "filename") if "tracemalloc" not in str(x)
-    )
-    assert grown < 20_000

@@ -142,9 +142,10 @@ def test_torch_view_of_a_storage_that_moves(add: Any, rt: Any, unsupported: Any)
 @pytest.mark.guests("torch")
 def test_torch_class_that_hides_its_storage(add: Any, rt: Any, unsupported: Any) -> None:
     """Then torch itself is asked at each launch where the memory is."""
-    torch = pytest.importorskip("torch")
+    torch: Any = pytest.importorskip("torch")
+    tensor: Any = torch.Tensor
 
-    class Shy(torch.Tensor):  # type: ignore[misc]
+    class Shy(tensor):  # type: ignore[misc]
         def untyped_storage(self) -> Any:
             return None
 
@@ -181,7 +182,7 @@ def test_numpy_resize(add: Any, via: str, refcheck: bool) -> None:
     class Special(np.ndarray):
         pass
 
-    owner = np.full((2, COUNT), 3, "f4")
+    owner: Any = np.full((2, COUNT), 3, "f4")
     shown: Any = {
         "array": lambda: owner,
         "view": lambda: owner[1],
