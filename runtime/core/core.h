@@ -349,7 +349,6 @@ launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t)
     return launch(handle, call, lead);
 }
 
-const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 
 /* stream.c: the framework's current stream on the device, or the default where nobody says. */
 aicf_stream stream_current(const source *lead, aicf_device device);
