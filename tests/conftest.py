@@ -19,7 +19,7 @@ import pytest
 
 # Frameworks, and the CUDA compiler: tests meet them where they are installed. No part of a module
 # needs one.
-GUESTS = ("torch", "jax", "cupy", "numba", "tvm_ffi", "nvcc")
+GUESTS = ("torch", "jax", "ml_dtypes", "cupy", "numba", "tvm_ffi", "nvcc")
 
 RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
 

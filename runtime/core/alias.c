@@ -129,7 +129,7 @@ int
 alias_own(core_state *core, PyObject *alias, aicf_tensor *t)
 {
     const source *s = source_find(core, alias);
-    if (!s || !s->exchange) {
+    if (!s || !s->exchange || !s->exchange->borrow) {
         return -1;
     }
     alias_owner *owner = PyMem_Calloc(1, sizeof *owner);

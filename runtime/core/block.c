@@ -268,6 +268,7 @@ block_prepare(block *b, frame *f)
     memcpy(b->call, f->call, aicf_call_bytes(f->op, f->count));
     if (b->call->launch && !backend_of_call(b->call)->host) {
         b->lead = stream_lead(f->t, f->count);
+        b->joins = streams_differ(f->t, f->count, b->lead);
         status = frame_order(f, backend_of_call(b->call));
     }
     if (status.kind) {
@@ -301,6 +302,21 @@ block_launch_copy(const block *b)
     return status;
 }
 
+/* The stream of the launch waits for what frameworks other than the lead's have queued now. */
+static aicf_status
+block_join(const block *b)
+{
+    const aicf_call *call = b->call;
+    const aicf_backend *backend = backend_of_call(call);
+    aicf_stream ours = call->stream_given ? call->stream : stream_current(b->lead, call->device);
+    aicf_status status = aicf_ok();
+    for (int i = 0; i < b->count && status.kind == AICF_OK; i++) {
+        status = stream_join(&b->tensors[i]->t, b->lead, backend, call->device, ours);
+    }
+    status.backend = call->op->kernels[call->kernel].backend;
+    return status;
+}
+
 int
 block_launch(block *b)
 {
@@ -309,7 +325,10 @@ block_launch(block *b)
     if ((b->asks || !block_stays(b)) && block_check(b) < 0) {
         return -1;
     }
-    if (call->launch) {
+    if (b->joins) {
+        status = block_join(b);
+    }
+    if (call->launch && status.kind == AICF_OK) {
         bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);
         status = as_is ? launch(b->handle, call, b->lead) : block_launch_copy(b);
     }

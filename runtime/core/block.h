@@ -29,6 +29,7 @@ typedef struct block {
     aicf_handle *handle;
     const source *lead; /* of the stream, NULL: none */
     uint64_t given;
+    bool joins; /* frameworks other than the lead's have streams of their own */
     kept *tensors[];
 } block;
 

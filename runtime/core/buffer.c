@@ -82,6 +82,33 @@ describe(buffer_owner *owner, aicf_tensor *t)
     t->release = owner_release;
 }
 
+/* Whether the fields are what the protocol says of them: an exporter may be wrong about its own
+   memory. Pointers to pointers were not asked for. */
+static bool
+is_sound(const Py_buffer *view)
+{
+    Py_ssize_t bytes = view->itemsize;
+    bool empty = false;
+    if (view->ndim < 0 || view->ndim > AICF_MAX_DIMS || (view->ndim > 0 && !view->shape)) {
+        return false;
+    }
+    for (int i = 0; i < view->ndim; i++) {
+        if (view->suboffsets && view->suboffsets[i] >= 0) {
+            return false;
+        }
+        if (view->shape[i] < 0) {
+            return false;
+        }
+        empty |= view->shape[i] == 0;
+    }
+    for (int i = 0; i < view->ndim && !empty; i++) {
+        if (__builtin_mul_overflow(bytes, view->shape[i], &bytes)) {
+            return false;
+        }
+    }
+    return view->len == (empty ? 0 : bytes);
+}
+
 answer
 buffer_read(PyObject *object, aicf_tensor *t)
 {
@@ -98,7 +125,7 @@ buffer_read(PyObject *object, aicf_tensor *t)
         bool refused = PyErr_ExceptionMatches(PyExc_ValueError);
         return refused ? ANSWER_REFUSED : call_refused();
     }
-    if (owner->view.ndim > AICF_MAX_DIMS || (owner->view.ndim > 0 && !owner->view.shape)) {
+    if (!is_sound(&owner->view)) {
         owner_release(owner);
         tensor_refuse(t, AICF_CHECK_RANK);
         return ANSWER_TAKEN;

@@ -76,7 +76,8 @@ typedef enum framework {
     FRAMEWORK_TORCH,
     FRAMEWORK_NUMPY,
     FRAMEWORK_JAX,
-    FRAMEWORK_CUPY
+    FRAMEWORK_CUPY,
+    FRAMEWORK_TVM
 } framework;
 
 /* How tensors of one type are read, and whose they are. Learned once; does not change while the
@@ -166,7 +167,8 @@ typedef struct frame {
     aicf_stream stream; /* where the producers' work was ordered to */
     aicf_stream after;  /* a stream that the launch waits for */
     bool waits;
-    aicf_status status; /* of the arguments themselves: lists of different lengths */
+    aicf_status ordered; /* of waits that were queued before the launch */
+    aicf_status status;  /* of the arguments themselves: lists of different lengths */
 } frame;
 
 static inline int
@@ -233,6 +235,9 @@ typedef enum answer {
 int protocol_read(frame *f, int tensor);
 /* As reading, and the memory lives until release, whatever becomes of the object. Runs Python. */
 int protocol_own(frame *f, int tensor);
+/* The current exception, which is a producer's, as it was raised and with a note on which argument
+   it is about; always -1. Runs Python. */
+int argument_note(const frame *f, int tensor);
 /* alias.c: makes `t` a tensor that holds the alias. -1, perhaps with an exception. Runs Python. */
 int alias_own(core_state *core, PyObject *alias, aicf_tensor *t);
 /* The alias that an owned tensor of torch's holds; NULL: none. Borrowed. */
@@ -262,13 +267,21 @@ int alias_look(const aicf_tensor *t, aicf_tensor *now);
 bool attribute_missing(void);
 answer call_refused(void);
 answer dlpack_read(frame *f, int tensor);
-void dlpack_take(dl_managed *managed, aicf_tensor *t);
+/* What a framework handed over is the tensor's from now on, also where it is refused. */
+answer dlpack_take(const frame *f, int tensor, dl_managed *managed);
 /* interface.c: __cuda_array_interface__ */
 answer interface_read(frame *f, int tensor);
 /* buffer.c */
 answer buffer_read(PyObject *object, aicf_tensor *t);
 /* Whom a tensor holds through its buffer, for garbage collection; NULL: nobody. Borrowed. */
 PyObject *buffer_exporter(const aicf_tensor *t);
+/* ml_dtypes.c: arrays of numpy's whose dtype is a package's own. */
+enum { NUMPY_REGISTERED = 256 }; /* numpy's numbers of dtypes from there on are of others */
+answer ml_dtypes_read(frame *f, int tensor);
+/* The dtype by its number, once one was read; 0: not known. Runs no Python. */
+aicf_dtype ml_dtypes_known(int number);
+/* Of ml_dtypes: the class of the dtype, NULL without an exception where that is not installed. */
+PyObject *ml_dtypes_class(aicf_dtype dtype);
 /* numpy.c */
 bool numpy_proved(core_state *core, PyObject *numpy);
 int numpy_read(void *object, void *tensor);
@@ -299,7 +312,8 @@ tensor_release(aicf_tensor *t)
 
 /* A new object for an out, by the framework of `like` (NULL: none). */
 PyObject *allocate_out(frame *f, const source *like, aicf_inferred *out);
-/* What the caller gets for it once it is written: jax's arrays are made then. Steals `object`. */
+/* What the caller gets for it once it is written: arrays of jax and tvm-ffi are made then. Steals
+   `object`. */
 PyObject *allocate_finish(const source *like, PyObject *object);
 
 /* ---- the launch (launch.c) ------------------------------------------------------------------- */
@@ -354,6 +368,14 @@ launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t)
 aicf_stream stream_current(const source *lead, aicf_device device);
 /* The frame's stream waits for what its producers have queued on others. */
 aicf_status frame_order(frame *f, const aicf_backend *backend);
+/* The same for one producer, whose work on the device is queued on `theirs`. */
+void frame_behind(frame *f, aicf_device device, aicf_stream theirs);
+/* Whether frameworks other than the lead's say which of their streams is current. */
+bool streams_differ(const aicf_tensor *t, int count, const source *lead);
+/* `ours` waits for the current stream of the tensor's framework, unless that is the lead's. */
+aicf_status stream_join(
+    const aicf_tensor *t, const source *lead, const aicf_backend *backend, aicf_device device,
+    aicf_stream ours);
 /* The stream that producers order their work to; found once a frame. */
 aicf_stream frame_stream(frame *f, aicf_device device);
 

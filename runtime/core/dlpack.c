@@ -24,31 +24,40 @@ legacy_release(void *owner)
     }
 }
 
-/* What the producer copied is not the memory that an out is for. */
-void
-dlpack_take(dl_managed *managed, aicf_tensor *t)
+static const char *
+param_name(const frame *f, int i)
 {
+    return f->op->params_of[frame_param(f, i)].name;
+}
+
+/* What the producer copied is not the memory that an out is for. */
+answer
+dlpack_take(const frame *f, int i, dl_managed *managed)
+{
+    aicf_tensor *t = &f->t[i];
+    if (managed->version.major != DL_MAJOR) { /* version and deleter lie where they always will */
+        uint32_t major = managed->version.major;
+        managed_release(managed);
+        PyErr_Format(
+            PyExc_BufferError, "%s: %s came as DLPack of major version %u, not %d", f->op->name,
+            param_name(f, i), major, DL_MAJOR);
+        return ANSWER_REFUSED;
+    }
     memcpy(t, &managed->tensor, sizeof managed->tensor);
     t->read_only = managed->flags & (DL_READ_ONLY | DL_COPIED);
     t->owner = managed;
     t->release = managed_release;
+    return ANSWER_TAKEN;
 }
 
 static answer
-take_versioned(PyObject *capsule, aicf_tensor *t)
+take_versioned(const frame *f, int i, PyObject *capsule)
 {
     dl_managed *managed = PyCapsule_GetPointer(capsule, DL_CAPSULE);
     if (!managed || PyCapsule_SetName(capsule, DL_CAPSULE_USED) < 0) {
         return ANSWER_FAILED;
     }
-    if (managed->version.major != DL_MAJOR) { /* version and deleter lie where they always will */
-        uint32_t major = managed->version.major;
-        managed_release(managed);
-        PyErr_Format(PyExc_BufferError, "DLPack of major version %u, not %d", major, DL_MAJOR);
-        return ANSWER_REFUSED;
-    }
-    dlpack_take(managed, t);
-    return ANSWER_TAKEN;
+    return dlpack_take(f, i, managed);
 }
 
 /* Whether it may be written to is not known. */
@@ -69,14 +78,13 @@ take_legacy(PyObject *capsule, aicf_tensor *t)
 static answer
 take_capsule(const frame *f, int i, PyObject *capsule)
 {
-    aicf_tensor *t = &f->t[i];
     if (PyCapsule_IsValid(capsule, DL_CAPSULE)) {
-        return take_versioned(capsule, t);
+        return take_versioned(f, i, capsule);
     }
     if (PyCapsule_IsValid(capsule, DL_CAPSULE_LEGACY)) {
-        return take_legacy(capsule, t);
+        return take_legacy(capsule, &f->t[i]);
     }
-    const char *param = f->op->params_of[frame_param(f, i)].name;
+    const char *param = param_name(f, i);
     if (PyCapsule_IsValid(capsule, DL_CAPSULE_USED) ||
         PyCapsule_IsValid(capsule, DL_CAPSULE_LEGACY_USED)) {
         PyErr_Format(
@@ -138,8 +146,7 @@ ask_device(const frame *f, int i, aicf_device *device)
     PyErr_Clear();
     is_pair = type >= 0 && type <= INT32_MAX && index >= 0 && index <= INT32_MAX;
     if (!is_pair) {
-        const char *param = f->op->params_of[frame_param(f, i)].name;
-        raise_misuse(f->op, param, "answers __dlpack_device__ with %R", pair);
+        raise_misuse(f->op, param_name(f, i), "answers __dlpack_device__ with %.200R", pair);
     }
     Py_DECREF(pair);
     *device = (aicf_device){(int32_t)type, (int32_t)index};
@@ -189,8 +196,8 @@ call_with(const frame *f, PyObject *method, unsigned asked, aicf_stream stream)
 }
 
 /* Which keyword the current TypeError is about: a bit of `asked`, or 0 if it is about none.
-   Producers in C and Python word it differently; all say "keyword", name it, or say that the
-   arguments do not fit. */
+   Producers in C and Python word it differently; all speak of an argument and name it, or of
+   keywords, or say that the arguments do not fit. */
 static unsigned
 keyword_blamed(unsigned asked)
 {
@@ -202,7 +209,8 @@ keyword_blamed(unsigned asked)
     unsigned blamed = 0, next = 0;
     for (int k = 2; words && k >= 0; k--) {
         next = asked & keywords[k].bit ? keywords[k].bit : next;
-        if (asked & keywords[k].bit && strstr(words, keywords[k].text)) {
+        if (asked & keywords[k].bit && strstr(words, keywords[k].text) &&
+            strstr(words, "argument")) {
             blamed = keywords[k].bit;
         }
     }
@@ -216,31 +224,27 @@ keyword_blamed(unsigned asked)
     return blamed;
 }
 
-/* A keyword is given up only where it caused the error: a TypeError of the producer's own stays. A
-   producer that knows no streams orders its work to the default one, for which the launch then
-   waits. */
+/* A keyword is given up only where it caused the error: a TypeError of the producer's own stays.
+   `asked` then has those that the producer took. */
 static PyObject *
-negotiate(frame *f, PyObject *method, unsigned asked, aicf_stream stream)
+negotiate(const frame *f, PyObject *method, unsigned *asked, aicf_stream stream)
 {
     for (;;) {
-        PyObject *capsule = call_with(f, method, asked, stream);
-        if (capsule || !asked || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyObject *capsule = call_with(f, method, *asked, stream);
+        if (capsule || !*asked || !PyErr_ExceptionMatches(PyExc_TypeError)) {
             return capsule;
         }
-        unsigned blamed = keyword_blamed(asked);
+        unsigned blamed = keyword_blamed(*asked);
         if (!blamed) {
             return NULL;
         }
         PyErr_Clear();
-        asked &= ~blamed;
-        if (blamed == ASK_STREAM) {
-            f->after = (aicf_stream)(uintptr_t)1;
-            f->waits = (uintptr_t)stream > 1;
-        }
+        *asked &= ~blamed;
     }
 }
 
-/* With the tensor's device current: some producers export from no other. */
+/* With the tensor's device current: some producers export from no other. One that knows no streams
+   orders its work to the default one, for which the launch then waits. */
 static PyObject *
 ask_on_device(frame *f, int i, PyObject *method, aicf_device device)
 {
@@ -257,11 +261,31 @@ ask_on_device(frame *f, int i, PyObject *method, aicf_device device)
     }
     bool entered = streams && backend->enter && !(backend->unusable && backend->unusable()) &&
                    backend->enter(device, &previous).kind == AICF_OK;
-    PyObject *capsule = negotiate(f, method, asked, stream);
+    PyObject *capsule = negotiate(f, method, &asked, stream);
     if (entered) {
         backend->leave(previous);
     }
+    if (capsule && streams && !(asked & ASK_STREAM)) {
+        frame_behind(f, device, STREAM_DEFAULT);
+    }
     return capsule;
+}
+
+/* What lies elsewhere than the producer said was ordered to no stream of ours. */
+static answer
+check_device(const frame *f, int i, aicf_device said)
+{
+    aicf_tensor *t = &f->t[i];
+    const aicf_backend *backend = backend_of_device(f->op, t->device.type);
+    aicf_device found = t->device;
+    if (aicf_device_same(found, said) || !backend || backend->host) {
+        return ANSWER_TAKEN;
+    }
+    tensor_release(t);
+    raise_misuse(
+        f->op, param_name(f, i), "answers __dlpack_device__ with (%d, %d), and lies on (%d, %d)",
+        (int)said.type, (int)said.index, (int)found.type, (int)found.index);
+    return ANSWER_REFUSED;
 }
 
 answer
@@ -276,6 +300,7 @@ dlpack_read(frame *f, int i)
     if (result == ANSWER_TAKEN) {
         PyObject *capsule = ask_on_device(f, i, method, device);
         result = capsule ? take_capsule(f, i, capsule) : call_refused();
+        result = result == ANSWER_TAKEN ? check_device(f, i, device) : result;
         Py_XDECREF(capsule);
     }
     Py_DECREF(method);

@@ -74,6 +74,12 @@ any_missing(const frame *f)
     return false;
 }
 
+static bool
+makes_tensors(const source *s)
+{
+    return s->framework != FRAMEWORK_NONE || (s->exchange && s->exchange->wrap);
+}
+
 /* Whose framework makes the outs: the first tensor's that has one. */
 static const source *
 framework_of_tensors(const frame *f)
@@ -81,7 +87,7 @@ framework_of_tensors(const frame *f)
     const source *any = NULL;
     for (int i = 0; i < f->count; i++) {
         const source *s = f->t[i].absent ? NULL : tensor_source(&f->t[i]);
-        if (s && s->framework != FRAMEWORK_NONE) {
+        if (s && makes_tensors(s)) {
             return s;
         }
         any = any ? any : s;

@@ -22,12 +22,16 @@ owner_release(void *owner)
     PyMem_Free(kept);
 }
 
+/* What a value's own code raised is the caller's. */
 static answer
 malformed(const frame *f, int i, const char *key, PyObject *value)
 {
+    if (PyErr_Occurred()) {
+        return ANSWER_FAILED;
+    }
     const char *param = f->op->params_of[frame_param(f, i)].name;
     raise_misuse(
-        f->op, param, "has a __cuda_array_interface__ whose %s is %R", key,
+        f->op, param, "has a __cuda_array_interface__ whose %s is %.200R", key,
         value ? value : Py_None);
     return ANSWER_REFUSED;
 }
@@ -67,13 +71,17 @@ read_typestr(const frame *f, int i, PyObject *dict, int64_t *item)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/* False: no integer of 64 bits, or an exception. */
 static bool
 read_number(PyObject *value, int64_t *number)
 {
     bool is_int = value && PyIndex_Check(value) && !PyBool_Check(value);
     *number = is_int ? PyLong_AsLongLong(value) : 0;
     bool failed = PyErr_Occurred();
-    PyErr_Clear();
+    if (failed &&
+        (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_OverflowError))) {
+        PyErr_Clear();
+    }
     return is_int && !failed;
 }
 
@@ -165,18 +173,7 @@ read_stream(frame *f, int i, PyObject *dict)
     if (!read_number(value, &number) || number <= 0) {
         return malformed(f, i, "stream", value);
     }
-    aicf_stream theirs = (aicf_stream)(uintptr_t)number;
-    aicf_stream ours = frame_stream(f, f->t[i].device);
-    if (theirs == ours) {
-        return ANSWER_TAKEN;
-    }
-    const aicf_backend *backend = backend_of_device(f->op, DL_CUDA);
-    if (f->waits && f->after != theirs && backend && backend->wait) {
-        backend->wait(
-            f->t[i].device, ours, f->after); /* one wait is kept, the rest are queued now */
-    }
-    f->after = theirs;
-    f->waits = true;
+    frame_behind(f, f->t[i].device, (aicf_stream)(uintptr_t)number);
     return ANSWER_TAKEN;
 }
 
@@ -231,12 +228,9 @@ read_body(frame *f, int i, PyObject *dict, interface_owner *owner, Py_ssize_t ra
 }
 
 static answer
-read_dict(frame *f, int i, PyObject *dict)
+read_entries(frame *f, int i, PyObject *dict)
 {
     Py_ssize_t rank = 0;
-    if (!PyDict_Check(dict)) {
-        return malformed(f, i, "type", dict);
-    }
     answer result = read_head(f, i, dict, &rank);
     if (result != ANSWER_TAKEN) {
         return result;
@@ -255,6 +249,36 @@ read_dict(frame *f, int i, PyObject *dict)
     f->t[i].owner = owner;
     f->t[i].release = owner_release;
     return ANSWER_TAKEN;
+}
+
+/* A copy of what is read of it, which keeps the values while their own code runs: that may change
+   the dict. */
+static PyObject *
+entries_copy(const frame *f, PyObject *dict)
+{
+    static const core_name keys[] = {NAME_shape,   NAME_typestr, NAME_data,  NAME_version,
+                                     NAME_strides, NAME_mask,    NAME_stream};
+    PyObject *copy = PyDict_New();
+    for (size_t k = 0; copy && k < sizeof keys / sizeof *keys; k++) {
+        PyObject *key = f->core->names[keys[k]];
+        PyObject *value = PyDict_GetItemWithError(dict, key);
+        if (value ? PyDict_SetItem(copy, key, value) < 0 : PyErr_Occurred() != NULL) {
+            Py_CLEAR(copy);
+        }
+    }
+    return copy;
+}
+
+static answer
+read_dict(frame *f, int i, PyObject *dict)
+{
+    if (!PyDict_Check(dict)) {
+        return malformed(f, i, "type", dict);
+    }
+    PyObject *copy = entries_copy(f, dict);
+    answer result = copy ? read_entries(f, i, copy) : ANSWER_FAILED;
+    Py_XDECREF(copy);
+    return result;
 }
 
 answer

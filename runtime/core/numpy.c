@@ -117,6 +117,12 @@ numpy_read(void *object, void *tensor)
     t->device = (aicf_device){DL_CPU, 0};
     t->rank = array->rank;
     t->dtype = dtype_of_number(array->dtype->number);
+    if (array->dtype->number >= NUMPY_REGISTERED) {
+        t->dtype = ml_dtypes_known(array->dtype->number);
+        if (!t->dtype) {
+            return -1; /* it is asked by its class */
+        }
+    }
     t->sizes = (const int64_t *)array->sizes;
     t->strides = NULL;
     t->byte_offset = 0;

@@ -10,11 +10,12 @@ offer_allocate(dl_tensor *prototype, dl_managed **out, void *context, dl_fail_fn
     PyGILState_STATE gil = PyGILState_Ensure(); /* the caller may have let it go */
     PyObject *module = NULL;
     core_state *core = core_import(&module);
-    storage *s = core && dtype_words_of(prototype->dtype)
-                     ? storage_create(
-                           core, prototype->dtype, prototype->device, STREAM_DEFAULT,
-                           prototype->rank, prototype->sizes, NULL)
-                     : NULL;
+    bool known = prototype->rank >= 0 && prototype->rank <= AICF_MAX_DIMS &&
+                 (prototype->rank == 0 || prototype->sizes) && dtype_words_of(prototype->dtype);
+    storage *s = core && known ? storage_create(
+                                     core, prototype->dtype, prototype->device, STREAM_DEFAULT,
+                                     prototype->rank, prototype->sizes, NULL)
+                               : NULL;
     *out = s ? export_managed(s) : NULL;
     storage_drop(s);
     Py_XDECREF(module);

@@ -50,17 +50,54 @@ read_buffer(frame *f, int i)
     return buffer_read(f->objects[i], &f->t[i]);
 }
 
-/* `kept` comes with the exchange API's own refusal, if that was asked: the protocols' words are
-   better. */
-static int
-ask_all(frame *f, int i)
+/* Of what a framework's functions raised: whatever is no interrupt and no want of memory lets the
+   protocols try. */
+static bool
+may_ask_on(void)
 {
-    static answer (*const protocols[])(frame *, int) = {dlpack_read, interface_read, read_buffer};
+    return !PyErr_Occurred() ||
+           (PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError));
+}
+
+/* By the exchange API's owning function. */
+static answer
+exchange_own(frame *f, int i)
+{
+    const dl_exchange *exchange = tensor_source(&f->t[i])->exchange;
+    dl_managed *managed = NULL;
+    if (!exchange || !exchange->own) {
+        return ANSWER_NONE;
+    }
+    if (exchange->own(f->objects[i], &managed) != 0 || !managed) {
+        return ANSWER_REFUSED;
+    }
+    return dlpack_take(f, i, managed);
+}
+
+/* The first step of a type whose exchange API has no function that borrows. */
+static int
+ask_exchange(frame *f, int i)
+{
+    const dl_exchange *exchange = tensor_source(&f->t[i])->exchange;
+    return exchange && !exchange->borrow && exchange_own(f, i) == ANSWER_TAKEN;
+}
+
+/* An exception that is set is the exchange API's own refusal: the protocols' words are better. */
+static int
+ask_protocols(frame *f, int i)
+{
+    static answer (*const protocols[])(frame *, int) = {
+        ml_dtypes_read, dlpack_read, interface_read, read_buffer};
     refusal exchange = {NULL, NULL, NULL}, first = {NULL, NULL, NULL};
     answer result = ANSWER_NONE;
 
+    if (!may_ask_on()) {
+        return -1;
+    }
     PyErr_Fetch(&exchange.type, &exchange.value, &exchange.trace);
-    for (int p = 0; p < 3 && (result == ANSWER_NONE || result == ANSWER_REFUSED); p++) {
+    for (size_t p = 0; p < sizeof protocols / sizeof *protocols &&
+                       (result == ANSWER_NONE || result == ANSWER_REFUSED);
+         p++) {
         result = protocols[p](f, i);
         if (result == ANSWER_REFUSED) {
             refusal_keep(&first);
@@ -78,6 +115,12 @@ ask_all(frame *f, int i)
     refusal_drop(&first);
     refusal_drop(&exchange);
     return result == ANSWER_TAKEN ? 0 : -1;
+}
+
+static int
+ask_all(frame *f, int i)
+{
+    return ask_exchange(f, i) ? 0 : ask_protocols(f, i);
 }
 
 /* What a framework's tensors have beside their memory. */
@@ -111,6 +154,67 @@ refuse_opaque(const frame *f, int i)
     return 0;
 }
 
+/* ---- whose exception it is ------------------------------------------------------------------- */
+
+/* Whether the exception names the argument already: those of our own do. */
+static bool
+names_argument(PyObject *value, const char *head)
+{
+    PyObject *text = PyObject_Str(value);
+    const char *words = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    bool names = words && strncmp(words, head, strlen(head)) == 0;
+    Py_XDECREF(text);
+    return names;
+}
+
+/* Whether the exception has that note as its last: one that is raised again and again gets one. */
+static bool
+has_note(PyObject *value, PyObject *note)
+{
+    PyObject *notes = PyObject_GetAttrString(value, "__notes__");
+    Py_ssize_t count = notes && PyList_Check(notes) ? PyList_Size(notes) : 0;
+    PyObject *last = count ? PyList_GetItem(notes, count - 1) : NULL;
+    bool has = last && PyUnicode_Check(last) && PyUnicode_Compare(last, note) == 0;
+    Py_XDECREF(notes);
+    return has;
+}
+
+static void
+note_add(const frame *f, int i, PyObject *value)
+{
+    const char *param = f->op->params_of[frame_param(f, i)].name;
+    char head[256];
+    PyOS_snprintf(head, sizeof head, "%s: %s ", f->op->name, param);
+    if (names_argument(value, head)) {
+        return;
+    }
+    PyErr_Clear();
+    PyObject *note = PyUnicode_FromFormat("%s: %s could not be read", f->op->name, param);
+    if (note && !has_note(value, note)) {
+        PyErr_Clear();
+        PyObject *done = PyObject_CallMethod(value, "add_note", "O", note);
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(note);
+}
+
+int
+argument_note(const frame *f, int i)
+{
+    PyObject *type, *value, *trace;
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return -1;
+    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    note_add(f, i, value);
+    PyErr_Clear(); /* a note that could not be made */
+    PyErr_Restore(type, value, trace);
+    return -1;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
 /* Reads by `ask`, and takes all or nothing. */
 static int
 read_whole(frame *f, int i, int (*ask)(frame *, int))
@@ -126,7 +230,7 @@ read_whole(frame *f, int i, int (*ask)(frame *, int))
     int done = ask(f, i);
     f->t[i].source = record;
     if (done < 0) {
-        done = refuse_opaque(f, i);
+        done = refuse_opaque(f, i) < 0 ? argument_note(f, i) : 0;
         f->t[i].source = record;
     }
     if (done == 0 && finish_read(f, i) < 0) {
@@ -158,18 +262,7 @@ own_torch(frame *f, int i)
     }
     int done = alias_own(f->core, alias, &f->t[i]);
     Py_DECREF(alias);
-    return done < 0 ? ask_all(f, i) : 0;
-}
-
-static int
-own_exchange(frame *f, int i)
-{
-    dl_managed *managed = NULL;
-    if (tensor_source(&f->t[i])->exchange->own(f->objects[i], &managed) != 0) {
-        return ask_all(f, i);
-    }
-    dlpack_take(managed, &f->t[i]);
-    return 0;
+    return done < 0 ? ask_protocols(f, i) : 0;
 }
 
 static int
@@ -177,7 +270,9 @@ own_any(frame *f, int i)
 {
     const source *s = tensor_source(&f->t[i]);
     if (s->exchange) {
-        return s->framework == FRAMEWORK_TORCH ? own_torch(f, i) : own_exchange(f, i);
+        return s->framework == FRAMEWORK_TORCH      ? own_torch(f, i)
+               : exchange_own(f, i) == ANSWER_TAKEN ? 0
+                                                    : ask_protocols(f, i);
     }
     if (s->framework == FRAMEWORK_NUMPY) { /* a buffer is no secret to the garbage collection */
         if (buffer_read(f->objects[i], &f->t[i]) == ANSWER_TAKEN) {

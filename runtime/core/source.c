@@ -32,7 +32,7 @@ exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
     while (api && api->version.major != DL_MAJOR) {
         api = api->older;
     }
-    return api && api->borrow ? api : NULL;
+    return api && (api->borrow || api->own) ? api : NULL;
 }
 
 /* No object of a module's classes can be met before somebody imported it. */
@@ -51,13 +51,16 @@ type_is(PyTypeObject *type, const char *module_name, const char *class_name)
     return is;
 }
 
+/* Whether a type is of a package, by its name: that or a module of it. */
 static bool
-type_from(PyTypeObject *type, const char *prefix)
+type_from(PyTypeObject *type, const char *package)
 {
     PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
     const char *text =
         module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
-    bool from = text && strncmp(text, prefix, strlen(prefix)) == 0;
+    size_t length = strlen(package);
+    bool from = text && strncmp(text, package, length) == 0 &&
+                (text[length] == '.' || text[length] == '\0');
     Py_XDECREF(module);
     PyErr_Clear();
     return from;
@@ -66,12 +69,13 @@ type_from(PyTypeObject *type, const char *prefix)
 static framework
 framework_of(const core_state *core, PyTypeObject *type)
 {
-    return type == core->tensor_type           ? FRAMEWORK_OWN
-           : type_is(type, "torch", "Tensor")  ? FRAMEWORK_TORCH
-           : type_is(type, "numpy", "ndarray") ? FRAMEWORK_NUMPY
-           : type_is(type, "cupy", "ndarray")  ? FRAMEWORK_CUPY
-           : type_from(type, "jax")            ? FRAMEWORK_JAX
-                                               : FRAMEWORK_NONE;
+    return type == core->tensor_type                             ? FRAMEWORK_OWN
+           : type_is(type, "torch", "Tensor")                    ? FRAMEWORK_TORCH
+           : type_is(type, "numpy", "ndarray")                   ? FRAMEWORK_NUMPY
+           : type_is(type, "cupy", "ndarray")                    ? FRAMEWORK_CUPY
+           : type_is(type, "tvm_ffi", "Tensor")                  ? FRAMEWORK_TVM
+           : type_from(type, "jax") || type_from(type, "jaxlib") ? FRAMEWORK_JAX
+                                                                 : FRAMEWORK_NONE;
 }
 
 /* A subclass with its own dispatch (FakeTensor) inherits the exchange API, and has no memory for it

@@ -127,7 +127,7 @@ storage_wrap(dl_managed *foreign)
     const aicf_backend *backend = backend_for(t->device);
     int64_t bytes;
     if (foreign->version.major != DL_MAJOR || !backend || !dtype_words_of(t->dtype) ||
-        t->rank < 0 || t->rank > AICF_MAX_DIMS ||
+        t->rank < 0 || t->rank > AICF_MAX_DIMS || (t->rank > 0 && !t->sizes) ||
         !count_bytes(t->dtype, t->rank, t->sizes, &bytes)) {
         PyErr_SetString(PyExc_BufferError, "aicf_rt.Tensor cannot hold such a tensor");
         return NULL;
@@ -145,5 +145,10 @@ storage_wrap(dl_managed *foreign)
     s->t.byte_offset = t->byte_offset;
     s->t.read_only = foreign->flags & DL_READ_ONLY;
     aicf_tensor_settle(&s->t);
+    if (s->t.refused) {
+        free(s);
+        PyErr_SetString(PyExc_BufferError, "aicf_rt.Tensor cannot hold such a tensor");
+        return NULL;
+    }
     return s;
 }

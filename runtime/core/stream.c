@@ -82,14 +82,72 @@ frame_stream(frame *f, aicf_device device)
     return f->stream;
 }
 
+/* ---- what comes first ------------------------------------------------------------------------ */
+
+/* One wait is kept until the launch: most calls have none, or several for one stream. */
+void
+frame_behind(frame *f, aicf_device device, aicf_stream theirs)
+{
+    aicf_stream ours = frame_stream(f, device);
+    const aicf_backend *backend = backend_of_device(f->op, device.type);
+    if (theirs == ours) {
+        return;
+    }
+    if (f->waits && f->after != theirs && backend && backend->wait) {
+        aicf_status status = backend->wait(device, ours, f->after);
+        f->ordered = f->ordered.kind ? f->ordered : status;
+    }
+    f->after = theirs;
+    f->waits = true;
+}
+
+/* Types of one framework share its functions. */
+static bool
+says_another(const source *s, const source *lead)
+{
+    return s && s != lead && s->exchange && s->exchange->stream &&
+           !(lead && lead->exchange && lead->exchange->stream == s->exchange->stream);
+}
+
+bool
+streams_differ(const aicf_tensor *t, int count, const source *lead)
+{
+    for (int i = 0; i < count; i++) {
+        if (!t[i].absent && says_another(tensor_source(&t[i]), lead)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+aicf_status
+stream_join(
+    const aicf_tensor *t, const source *lead, const aicf_backend *backend, aicf_device device,
+    aicf_stream ours)
+{
+    const source *s = t->absent ? NULL : tensor_source(t);
+    if (!says_another(s, lead) || !backend->wait) {
+        return aicf_ok();
+    }
+    aicf_stream theirs = stream_current(s, device);
+    return theirs == ours ? aicf_ok() : backend->wait(device, ours, theirs);
+}
+
 aicf_status
 frame_order(frame *f, const aicf_backend *backend)
 {
     aicf_call *call = f->call;
-    if (!f->waits || !backend->wait) {
-        return aicf_ok();
+    const source *lead = stream_lead(f->t, f->count);
+    aicf_status status = f->ordered;
+    if (status.kind == AICF_OK && f->waits && backend->wait) {
+        status = backend->wait(call->device, frame_stream(f, call->device), f->after);
     }
-    aicf_status status = backend->wait(call->device, frame_stream(f, call->device), f->after);
+    for (int i = 0; status.kind == AICF_OK && i < f->count; i++) {
+        const aicf_tensor *t = &f->t[i];
+        if (!t->absent && says_another(tensor_source(t), lead)) {
+            status = stream_join(t, lead, backend, call->device, frame_stream(f, call->device));
+        }
+    }
     status.backend = call->op->kernels[call->kernel].backend;
     return status;
 }

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from modules.fake_backend import Fake
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("B", ROOT / "build")).resolve() / "python"
 ZOO = Path(__file__).resolve().parent / "zoo"
@@ -77,3 +79,9 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     assert done.returncode == 0, done.stdout + done.stderr
     sys.path.insert(0, str(where / "python"))
     return importlib.import_module("zoo_ops")
+
+
+@pytest.fixture
+def fake(zoo: Any) -> Fake:
+    """The backend behind the op `twin` of the zoo."""
+    return Fake(importlib.import_module("zoo_ops.twin").__file__ or "")

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from modules.lying_exporter import LyingExporter
+
 
 @pytest.mark.promise("T3")
 def test_buffers_of_the_standard_library(add: Any) -> None:
@@ -172,3 +174,65 @@ def test_subclasses_of_ndarray(add: Any) -> None:
     assert out.tolist() == [[1, 2], [3, 4]]
     record = np.rec.array([(1.0,), (2.0,)], dtype=[("x", "f4")])
     assert add.add_f32(record.x, record.x, np.zeros(2, "f4")) is True
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "negative ndim": {"ndim": -1},
+    "ndim of 65": {"ndim": 65},
+    "ndim beyond memory": {"ndim": 2**31 - 1},
+    "no shape": {"shape": None, "no": "shape"},
+    "negative size": {"shape": [-4]},
+    "sizes that overflow": {"shape": [2**32, 2**32]},
+    "less memory than items": {"len": 12},
+    "more memory than items": {"len": 1 << 40},
+    "no memory": {"len": 0},
+    "negative length": {"len": -16},
+    "item size 0": {"itemsize": 0},
+    "negative item size": {"itemsize": -4},
+    "item size of another": {"itemsize": 8, "len": 32},
+    "pointers to pointers": {"suboffsets": [0]},
+    "no address": {"buf": None},
+    "strides beyond memory": {"shape": [2, 2], "strides": [2**62, 2**62]},
+    "the least stride": {"shape": [2, 2], "strides": [-(2**63), 4]},
+    "strides that are no multiple": {"strides": [6]},
+}
+
+
+@pytest.mark.promise("FAULT-7", "FAULT-2", "T20", "PRODUCERS-hostile")
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("lie", LIES)
+def test_an_exporter_that_lies(add: Any, unsupported: Any, lie: str, place: int) -> None:
+    fields = dict(LIES[lie])
+    no = fields.pop("no", None)
+    x = LyingExporter(4, **{k: v for k, v in fields.items() if k != no})
+    if no:
+        x.numbers[0] = None
+    args: list[Any] = [np.ones(4, "f4") for _ in range(3)]
+    args[place] = x
+    assert add.add_f32(*args) is False
+    for call in (lambda: add.add(*args[:2], out=args[2]), lambda: add.bind(*args)):
+        with pytest.raises(unsupported) as refused:
+            call()
+        assert refused.value.arg == ("a", "b", "out")[place], refused.value
+    assert x.released == x.filled == 3
+    assert x.values == [1.0] * 68
+
+
+@pytest.mark.promise("FAULT-7")
+def test_what_an_exporter_may_say(add: Any) -> None:
+    for fields in ({}, {"suboffsets": [-1]}, {"format": None, "itemsize": 4, "len": 16}):
+        x = LyingExporter(4, **fields)
+        taken = "format" not in fields  # bytes, where it says nothing
+        assert add.add_f32(x, x, LyingExporter(4)) is taken
+    empty = LyingExporter(0, [0, 3], len=0, buf=None)
+    assert add.add_f32(empty, empty, empty) is True
+    assert empty.filled == empty.released
+
+
+@pytest.mark.promise("FAULT-7", "PRODUCERS-hostile")
+def test_an_exporter_that_fills_nothing(add: Any) -> None:
+    class Lazy(LyingExporter):
+        def fill(self, view: Any) -> int:
+            return 0
+
+    assert add.add_f32(Lazy(4), np.ones(4, "f4"), np.ones(4, "f4")) is False

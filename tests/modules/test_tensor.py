@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from modules.conftest import BUILT
+from modules.fake_exchange import Exchange
 from modules.fake_producer import DLTensor, Versioned, capsule_pointer
 
 NAMES = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4",
@@ -210,30 +211,6 @@ def take(x: Any) -> tuple[int, Callable[[], None]]:
 
 
 USED = b"used_dltensor_versioned"
-
-
-class Exchange(ctypes.Structure):
-    """The C exchange API as DLPack 1.3 lays it out."""
-
-    Find = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
-    Wrap = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
-    Fail = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
-    Allocate = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, Fail
-    )
-    Stream = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
-    )
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("older", ctypes.c_void_p),
-        ("allocate", Allocate),
-        ("own", Find),
-        ("wrap", Wrap),
-        ("borrow", Find),
-        ("stream", Stream),
-    ]
 
 
 @pytest.mark.promise("T7", "T8")
