@@ -11,12 +11,13 @@ static const char *const runtime_symbols[] = {
     "call_launch", "call_list", "call_start", "call_views", "cuda_is_lost", "cuda_use_driver",
     "device_same", "dim_kind", "dtype_size", "item_kind", "launch_fn", "lib_symbol", "line",
     "line_dense", "line_device", "line_has", "line_of", "line_settle", "module_close",
-    "module_open", "op_backend", "op_code", "op_infer", "op_prepare", "parallel_for", "plain_apart",
-    "plain_backend", "plain_choose", "plain_holds", "plain_next", "plain_place", "plain_prepare",
-    "plain_share", "plain_take", "plain_usable", "scope_aligned", "scope_batches",
-    "scope_broadcast_numel", "scope_numel", "scope_present", "scope_same_shape", "scope_stride",
-    "scope_sum", "status_describe", "stream_s", "tensor_overlaps_itself", "tensor_settle",
-    "tensors_overlap", "tensors_same_shape", "test_fn", "value_fn", NULL,
+    "module_open", "op_backend", "op_code", "op_infer", "op_prepare", "openblas_enter",
+    "openblas_leave", "parallel_for", "plain_apart", "plain_backend", "plain_choose", "plain_holds",
+    "plain_next", "plain_place", "plain_prepare", "plain_share", "plain_take", "plain_usable",
+    "scope_aligned", "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present",
+    "scope_same_shape", "scope_stride", "scope_sum", "status_describe", "stream_s",
+    "tensor_overlaps_itself", "tensor_settle", "tensors_overlap", "tensors_same_shape", "test_fn",
+    "value_fn", NULL,
 };
 
 static const char *const runtime_constants[] = {

@@ -1,67 +1,117 @@
-/* gemm `blas`: the product by OpenBLAS, then what follows it in a pass over out. S and REAL as in
-   tile.h, CBLAS_GEMM the name of the routine. */
+/* gemm `blas`: blocks of the product by OpenBLAS, each followed by what comes after it while it is
+   in the cache. S and REAL as in tile.h, CBLAS_GEMM the name of the routine. */
 
 #define cblas NAME(cblas)
+#define blas NAME(blas)
 #define blas_finish NAME(blas_finish)
+#define blas_block NAME(blas_block)
+#define blas_blocks NAME(blas_blocks)
+#define blas_part NAME(blas_part)
+#define blas_takes NAME(blas_takes)
 #define blas_run NAME(blas_run)
 
 typedef void cblas(
     int order, int trans_a, int trans_b, int m, int n, int k, REAL alpha, const void *a, int lda,
     const void *b, int ldb, REAL beta, void *c, int ldc);
 
-/* Rows [begin, end) of all out matrices, which hold the product: c, where it is not what the
-   product was added to, bias and activation. */
+/* `rest` has c only where it is not what the product is added to. */
+typedef struct blas {
+    product rest;
+    cblas *gemm;
+    operand a, b, out;
+    REAL beta;
+    bool finish;
+    int64_t block;
+} blas;
+
+/* c, bias and activation over a block that holds its product. */
 static void
-blas_finish(void *context, int64_t begin, int64_t end)
+blas_finish(const product *p, const tile *t)
 {
-    const product *p = (const product *)context;
-    for (int64_t at = begin; at < end; at++) {
-        const int64_t matrix = at / p->m, i = at % p->m;
-        REAL *out = (REAL *)matrix_at(p, p->out, matrix) + i * matrix_strides(p->out)[0];
-        const REAL *c = NULL;
-        if (p->c && p->beta != 0) {
-            c = (const REAL *)matrix_at(p, p->c, matrix) + i * matrix_strides(p->c)[0];
-        }
-        for (int64_t j = 0; j < p->n; j += TILE_N) {
-            const int64_t n = least(p->n - j, TILE_N);
-            const REAL *bias = p->bias ? (const REAL *)p->bias + j : NULL;
+    const int64_t item = p->dtype->item, out_row = matrix_strides(p->out)[0];
+    const int64_t *sc = t->c ? matrix_strides(p->c) : NULL;
+    for (int64_t i = 0; i < t->m; i++) {
+        for (int64_t j = 0; j < t->n; j += TILE_N) {
+            const int64_t n = least(t->n - j, TILE_N);
+            char *out = t->out + (i * out_row + j) * item;
             REAL row[TILE_N];
-            memcpy(row, out + j, sizeof(REAL) * (size_t)n);
+            memcpy(row, out, sizeof(REAL) * (size_t)n);
             finish(
-                p, row, n, c ? (const char *)(c + j) : NULL, 1, (const char *)bias,
-                (char *)(out + j), 1);
+                p, row, n, t->c ? t->c + (i * sc[0] + j * sc[1]) * item : NULL, sc ? sc[1] : 1,
+                t->bias ? t->bias + j * item : NULL, out, 1);
         }
     }
 }
 
-/* False, with nothing done, where BLAS does not say the same: sizes beyond its int, odd pitches,
-   and an alpha of 0, which keeps it from seeing the NaN of a and b. */
+static void
+blas_block(const blas *job, int64_t index)
+{
+    const product *p = &job->rest;
+    const tile t = tile_at(p, index, job->block, job->block);
+    job->gemm(
+        CBLAS_ROW_MAJOR, job->a.trans, job->b.trans, (int)t.m, (int)t.n, (int)p->k, (REAL)p->alpha,
+        t.a, job->a.ld, t.b, job->b.ld, job->beta, t.out, job->out.ld);
+    if (job->finish) {
+        blas_finish(p, &t);
+    }
+}
+
+/* False: the process ends. */
+static bool
+blas_blocks(const blas *job, int64_t begin, int64_t end)
+{
+    if (!aicf_openblas_enter()) {
+        return false;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        blas_block(job, i);
+    }
+    aicf_openblas_leave();
+    return true;
+}
+
+static void
+blas_part(void *context, int64_t begin, int64_t end)
+{
+    if (!blas_blocks((const blas *)context, begin, end)) {
+        wait_for_the_end();
+    }
+}
+
+/* False where BLAS does not say the same: sizes beyond its int, odd pitches, and an alpha of 0,
+   which keeps it from seeing the NaN of a and b. */
+static bool
+blas_takes(const product *p, operand *a, operand *b, operand *out)
+{
+    return fits_int(p->m) && fits_int(p->n) && fits_int(p->k) && p->k > 0 && p->n > 0 &&
+           (REAL)p->alpha != 0 && operand_of(p->a, p->m, p->k, a) &&
+           operand_of(p->b, p->k, p->n, b) && operand_of(p->out, p->m, p->n, out) &&
+           out->trans == CBLAS_NO_TRANS;
+}
+
+/* False, with nothing done, where `loop` has to. */
 static bool
 blas_run(const product *p)
 {
-    operand a, b, out;
-    cblas *gemm = (cblas *)aicf_lib_symbol("openblas", CBLAS_GEMM);
-    if (!gemm || !fits_int(p->m) || !fits_int(p->n) || !fits_int(p->k) || p->k == 0 || p->n == 0 ||
-        (REAL)p->alpha == 0 || !operand_of(p->a, p->m, p->k, &a) ||
-        !operand_of(p->b, p->k, p->n, &b) || !operand_of(p->out, p->m, p->n, &out) ||
-        out.trans != CBLAS_NO_TRANS) {
+    blas job = {.rest = *p, .gemm = (cblas *)aicf_lib_symbol("openblas", CBLAS_GEMM)};
+    product *rest = &job.rest;
+    if (!job.gemm || !blas_takes(p, &job.a, &job.b, &job.out)) {
         return false;
     }
-    product rest = *p;
-    REAL beta = 0;
     if (p->c && p->c->data == p->out->data) {
-        beta = (REAL)p->beta;
-        rest.c = NULL;
+        job.beta = (REAL)p->beta;
+        rest->c = NULL;
     }
+    job.finish = rest->bias || (rest->c && rest->beta != 0) || rest->act != AICF_GEMM_ACT_NONE;
     const int64_t matrices = count_matrices(p->out);
-    for (int64_t i = 0; i < matrices; i++) {
-        gemm(
-            CBLAS_ROW_MAJOR, a.trans, b.trans, (int)p->m, (int)p->n, (int)p->k, (REAL)p->alpha,
-            matrix_at(p, p->a, i), a.ld, matrix_at(p, p->b, i), b.ld, beta, matrix_at(p, p->out, i),
-            out.ld);
+    job.block = block_of(matrices, p->m, p->n);
+    rest->tiles_m = tiles_of(p->m, job.block);
+    rest->tiles_n = tiles_of(p->n, job.block);
+    const int64_t blocks = matrices * rest->tiles_m * rest->tiles_n;
+    const int64_t grain = task_grain(p, job.block, job.block);
+    if (blocks <= grain || !blas_blocks(&job, 0, 0)) { /* no block: is it still there? */
+        return blas_blocks(&job, 0, blocks);
     }
-    if (rest.bias || (rest.c && rest.beta != 0) || rest.act != AICF_GEMM_ACT_NONE) {
-        aicf_parallel_for(matrices * p->m, 1 + TILE_M * TILE_N / p->n, blas_finish, &rest);
-    }
+    aicf_parallel_for(blocks, grain, blas_part, &job);
     return true;
 }

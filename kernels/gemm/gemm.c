@@ -7,13 +7,16 @@
 
    `loop` cuts each out matrix into tiles by the sizes alone, so the bits do not depend on the
    number of threads. A tile belongs to one thread, which packs what it needs of a and b onto its
-   own stack (tile.h). `blas` leaves the product to OpenBLAS and hands on what it does not take. */
+   own stack (tile.h). `blas` cuts it into larger blocks, each a product by OpenBLAS on one thread
+   (blas.h), and hands on to `loop` what that does not take. */
 #include <aicf_ops/gemm.h>
 
 #include <limits.h>
+#include <unistd.h>
 
 #include <aicf/cpu/convert.h>
 #include <aicf/cpu/gelu.h>
+#include <aicf/cpu/openblas.h>
 
 enum {
     ROWS = 6,         /* of a micro tile: with 2 vectors a row, 12 of the 16 registers accumulate */
@@ -82,14 +85,15 @@ typedef struct tile {
     int64_t m, n;
 } tile;
 
+/* Of those of tile_m x tile_n that cut all out matrices. */
 static tile
-tile_at(const product *p, int64_t index, int64_t tile_n)
+tile_at(const product *p, int64_t index, int64_t tile_m, int64_t tile_n)
 {
     const int64_t matrix = index / (p->tiles_m * p->tiles_n), item = p->dtype->item;
-    const int64_t row = index % p->tiles_m * TILE_M;
+    const int64_t row = index % p->tiles_m * tile_m;
     const int64_t column = index / p->tiles_m % p->tiles_n * tile_n;
     const int64_t *so = matrix_strides(p->out);
-    tile t = {.m = least(p->m - row, TILE_M), .n = least(p->n - column, tile_n)};
+    tile t = {.m = least(p->m - row, tile_m), .n = least(p->n - column, tile_n)};
     t.a = matrix_at(p, p->a, matrix) + row * matrix_strides(p->a)[0] * item;
     t.b = matrix_at(p, p->b, matrix) + column * matrix_strides(p->b)[1] * item;
     t.out = matrix_at(p, p->out, matrix) + (row * so[0] + column * so[1]) * item;
@@ -107,6 +111,7 @@ typedef struct operand {
     int ld;
 } operand;
 
+enum { BLOCK_MOST = 512, BLOCK_LEAST = 128, BLOCKS_WANTED = 16 };
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
 
 static bool
@@ -130,10 +135,32 @@ operand_of(const aicf_view *view, int64_t rows, int64_t columns, operand *o)
 
 /* Tiles in one task. */
 static int64_t
-task_grain(const product *p, int64_t tile_n)
+task_grain(const product *p, int64_t tile_m, int64_t tile_n)
 {
-    int64_t multiplies = least(p->m, TILE_M) * least(p->n, tile_n) * least(p->k, TASK_MULTIPLIES);
+    int64_t multiplies = least(p->m, tile_m) * least(p->n, tile_n) * least(p->k, TASK_MULTIPLIES);
     return multiplies > 0 ? 1 + TASK_MULTIPLIES / multiplies : TASK_MULTIPLIES;
+}
+
+/* The size of the blocks in which BLAS computes: the larger, the fewer times it packs the same rows
+   and columns; the smaller, the more threads have one. Of the problem alone, as the bits are. */
+static int64_t
+block_of(int64_t matrices, int64_t m, int64_t n)
+{
+    int64_t block = BLOCK_MOST;
+    while (block > BLOCK_LEAST &&
+           matrices * tiles_of(m, block) * tiles_of(n, block) < BLOCKS_WANTED) {
+        block /= 2;
+    }
+    return block;
+}
+
+/* The process ends, and this thread, which nobody waits for, with it. */
+static void
+wait_for_the_end(void)
+{
+    for (;;) {
+        pause();
+    }
 }
 
 /* A multiplication and its addition may be one instruction where the processor has it: a product of

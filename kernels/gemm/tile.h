@@ -189,7 +189,7 @@ gemm_part(void *context, int64_t begin, int64_t end)
     const product *p = (const product *)context;
     room in;
     for (int64_t i = begin; i < end; i++) {
-        const tile t = tile_at(p, i, TILE_N);
+        const tile t = tile_at(p, i, TILE_M, TILE_N);
         gemm_tile(p, &t, &in);
     }
 }
@@ -200,5 +200,5 @@ gemm_run(product *p)
     p->tiles_m = tiles_of(p->m, TILE_M);
     p->tiles_n = tiles_of(p->n, TILE_N);
     const int64_t tiles = count_matrices(p->out) * p->tiles_m * p->tiles_n;
-    aicf_parallel_for(tiles, task_grain(p, TILE_N), gemm_part, p);
+    aicf_parallel_for(tiles, task_grain(p, TILE_M, TILE_N), gemm_part, p);
 }

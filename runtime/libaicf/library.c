@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel.h"
+#include "openblas.h"
 #include "select.h"
 
 /* What was looked for, found or not; never changed once it is in the list, and never freed. */
@@ -20,13 +20,15 @@ typedef struct library {
 
 static _Atomic(library *) libraries;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Sonames by which distributions know them, the newest first; `lib<name>.so` comes last for all. */
+/* Sonames by which distributions know them, the one to prefer first; `lib<name>.so` comes last for
+   all. */
 static const struct {
     const char *name;
     const char *sonames[5];
 } usual[] = {
-    {"openblas", {"libopenblas.so.0"}},
+    {"openblas", {"libopenblas.so.0", "libopenblasp.so.0"}},
     {"cublas", {"libcublas.so.13", "libcublas.so.12"}},
     {"cublasLt", {"libcublasLt.so.13", "libcublasLt.so.12"}},
     {"cudnn", {"libcudnn.so.9"}},
@@ -55,6 +57,34 @@ place_in_environment(const char *name)
     return getenv(variable);
 }
 
+/* A fork in the middle of an opening would leave the loader locked in the child for ever. */
+static void
+before_fork(void)
+{
+    pthread_mutex_lock(&opening);
+}
+
+static void
+after_fork(void)
+{
+    pthread_mutex_unlock(&opening);
+}
+
+static void
+watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* NULL where the file is not there, or is one that cannot be used as what it is named; it then
+   stays, since it may have started threads. */
+static void *
+open_file(const char *name, const char *file)
+{
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    return handle && !strcmp(name, "openblas") && !openblas_adopt(handle) ? NULL : handle;
+}
+
 static void *
 open_usual(const char *name)
 {
@@ -62,26 +92,14 @@ open_usual(const char *name)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         const char *const *soname = usual[i].sonames;
         for (; !strcmp(usual[i].name, name) && *soname; soname++) {
-            void *handle = dlopen(*soname, RTLD_NOW | RTLD_LOCAL);
+            void *handle = open_file(name, *soname);
             if (handle) {
                 return handle;
             }
         }
     }
     snprintf(plain, sizeof plain, "lib%s.so", name);
-    return dlopen(plain, RTLD_NOW | RTLD_LOCAL);
-}
-
-/* OpenBLAS starts as many threads as it sees processors, whatever ours are told. */
-static void
-agree_on_threads(void *handle)
-{
-    void (*set_threads)(int);
-    void *symbol = dlsym(handle, "openblas_set_num_threads");
-    memcpy(&set_threads, &symbol, sizeof set_threads);
-    if (set_threads) {
-        set_threads(parallel_threads());
-    }
+    return open_file(name, plain);
 }
 
 static library *
@@ -93,10 +111,7 @@ open_now(const char *name)
     }
     const char *place = place_in_environment(name);
     snprintf(l->name, sizeof l->name, "%s", name);
-    l->handle = place && *place ? dlopen(place, RTLD_NOW | RTLD_LOCAL) : open_usual(name);
-    if (l->handle) {
-        agree_on_threads(l->handle);
-    }
+    l->handle = place && *place ? open_file(name, place) : open_usual(name);
     l->next = atomic_load_explicit(&libraries, memory_order_relaxed);
     atomic_store_explicit(&libraries, l, memory_order_release);
     return l;
@@ -107,6 +122,7 @@ library_open(const char *name)
 {
     library *l = find(name);
     if (!l && strlen(name) < sizeof l->name) {
+        pthread_once(&once, watch_forks);
         pthread_mutex_lock(&opening);
         l = find(name);
         l = l ? l : open_now(name);

@@ -38,7 +38,7 @@ def declared() -> set[str]:
     """The functions and objects that the public headers promise."""
     text = "".join(
         (building.ROOT / "include" / "aicf" / name).read_text(encoding="utf-8")
-        for name in ("tensor.h", "call.h", "backend/cpu.h", "backend/cuda.h")
+        for name in ("tensor.h", "call.h", "cpu/openblas.h", "backend/cpu.h", "backend/cuda.h")
     )
     text = re.sub(r"/\*.*?\*/|static inline[^}]*}", "", text, flags=re.DOTALL)
     objects = re.findall(r"^extern const aicf_backend (\w+);", text, re.MULTILINE)
