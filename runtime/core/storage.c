@@ -72,10 +72,25 @@ count_bytes(aicf_dtype dtype, int rank, const int64_t *sizes, int64_t *bytes)
     return true;
 }
 
+/* A device's first allocation starts it, which may take seconds: others run meanwhile. */
+static aicf_status
+take_memory(storage *s)
+{
+    const aicf_backend *backend = s->backend;
+    aicf_status status;
+    if (backend->host) {
+        return backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    status = backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
+    Py_END_ALLOW_THREADS;
+    return status;
+}
+
 static int
 storage_allocate(core_state *core, storage *s)
 {
-    aicf_status status = s->backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
+    aicf_status status = take_memory(s);
     if (status.kind == AICF_OK) {
         aicf_tensor_settle(&s->t);
         return 0;
