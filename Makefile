@@ -27,7 +27,13 @@ endif
 # Goals that need neither a table nor a toolchain: nothing is generated, asked or built for them alone.
 LIGHT := help clean bootstrap demo test test-gpu check check-table promises format dist profile \
     new-op
-ifneq ($(filter-out $(LIGHT),$(or $(MAKECMDGOALS),all)),)
+# Goals that need opgen and nothing that it writes: a table with faults does not stop them.
+OPGEN_ALONE := run-check-table run-new-op bench-opgen $(B)/opgen
+heavy := $(filter-out $(LIGHT),$(or $(MAKECMDGOALS),all))
+ifneq ($(heavy),)
+include make/opgen.mk
+endif
+ifneq ($(filter-out $(OPGEN_ALONE),$(heavy)),)
 include make/build.mk
 endif
 include make/work.mk

@@ -53,7 +53,8 @@ run-check: all
 check-table: ## every fault of the table, each with its place
 	@$(MAKE) --no-print-directory run-check-table
 run-check-table: $(OPGEN)
-	@$(OPGEN) --check $(TABLE)
+	$(if $(OPGEN),,$(error OPGEN= leaves no generator to check the table with))
+	@$(OPGEN) --check $(TABLE) && echo "  $(TABLE): no faults, $$($(OPGEN) --list $(TABLE) | wc -l) ops"
 
 promises: ## each id, its tests, their last result; fails on an id with no test
 	@$(MAKE) --no-print-directory run-promises
@@ -66,8 +67,11 @@ format: ## lay out C, CUDA and Python as `make check` wants it
 release: ## build for every arch that the toolkit knows
 	@$(MAKE) CUDA_ARCHS="$$(sh include/aicf/build.sh release $(or $(NVCC),nvcc))" all
 
-new-op: ## OP=name: the files that a new row needs, and the row to start from
-	@$(PYTHON) tools/new_op.py $(OP)
+new-op: ## OP=name: a new row, its kernels and their first test, to start from
+	@$(MAKE) --no-print-directory run-new-op
+run-new-op: $(OPGEN)
+	$(if $(OPGEN),,$(error OPGEN= leaves no generator to look at the new row))
+	@$(PYTHON) tools/new_op.py --opgen $(OPGEN) --table $(TABLE) -- $(call aicf_quote,$(OP))
 
 profile: ## OP=name: print the command that profiles its kernels on a GPU
 	@sh make/profile.sh "$(OP)" $(B) $(PYTHON)
@@ -79,4 +83,4 @@ dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-demo run-test run-test-gpu run-check run-check-table run-promises run-dist
+.PHONY: run-demo run-test run-test-gpu run-check run-check-table run-promises run-new-op run-dist
