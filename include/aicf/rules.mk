@@ -86,12 +86,13 @@ $(aicf_kernels):
 	$(call aicf_say,$(if $(filter %.cu,$<),NVCC,CC),$<$(if $(aicf_for), for $(aicf_for)))
 	$(Q)$(aicf_how) $(AICF_DEPEND) -c $< -o $(AICF_NEW) && $(AICF_PUBLISH)
 
-# What a module has device code for, as a text in it: the codes of its kernels' options.
+# What a module has device code for, as a text in it: the codes of its kernels' options. Compiled as the
+# op's descriptor is.
 $(foreach op,$(AICF_OPS),$(if $(aicf_code.$(op)),$(eval $(call aicf_record,code.$(op),aicf_code.$(op)))))
-$(AICF_OPS:%=$(B)/ops/%_code.o): $(B)/ops/%_code.o: $(B)/flags/code.%
+$(AICF_OPS:%=$(B)/ops/%_code.o): $(B)/ops/%_code.o: $(B)/flags/code.% $(B)/flags/cc-op
 	@mkdir -p $(@D)
 	$(Q)printf 'extern const char aicf_op_code[]; const char aicf_op_code[] = "%s";\n' '$(aicf_code.$*)' | \
-	    $(AICF_COMPILE) -x c -c - -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
+	    $(AICF_COMPILE_OP) -x c -c - -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
 
 # ---- modules and the package -------------------------------------------------------------------
 aicf_link = $(AICF_LINK_MODULE) $(AICF_LIBRARIES)

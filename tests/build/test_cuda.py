@@ -7,6 +7,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +132,65 @@ def test_cflags_touch_no_cuda_kernel(cuda: Checkout) -> None:
     made = cuda.make("-j2", "CFLAGS=-DNOTHING", "kernels")
     assert made.verbs("NVCC") == []
     assert "kernels/add/add.c" in made.verbs("CC")
+
+
+KINDS = {
+    r"generator/.*\.o$": "opgen",
+    r"build/opgen$": "link opgen",
+    r"ops/hop_op\.o$": "descriptor",
+    r"ops/hop_code\.o$": "code",
+    r"modules/hop\.o$": "module",
+    r"kernels/hop/hop\.cu\.o$": "cuda kernel",
+    r"kernels/hop/hop\.c\.o$": "cpu kernel",
+    r"hop\.abi3\.so$": "link",
+    r"runtime/core/.*\.o$": "core",
+    r"_core\.abi3\.so$": "link core",
+    r"cuda/cudart\.(a|o)$": "cudart",
+    r"libaicf/cuda/(?!cudart|absent).*\.o$": "cuda runtime",
+    r"runtime/libaicf/\w+\.o$": "runtime",
+    r"libaicf\.so\.1$": "link runtime",
+}
+C = {"opgen", "descriptor", "code", "module", "cpu kernel", "core", "runtime", "cuda runtime"}
+LINKS = {"link", "link core", "link runtime", "link opgen"}
+REMAKES = {
+    "CC=env gcc": C | LINKS | {"cudart"},
+    "CFLAGS=-DNOTHING": C | LINKS,
+    "LDFLAGS=-Wl,--hash-style=gnu": LINKS,
+    "NVCC=env nvcc": {"cuda kernel", "cuda runtime", "cudart", "link", "link runtime"},
+    "NVCCFLAGS=--maxrregcount=64": {"cuda kernel", "link"},
+    "CUDA_ARCHS=90 90a": {"cuda kernel", "code", "link"},
+    "PYTHON={python}": {"module", "core", "link", "link core"},
+    "CUDA=0": {"link", "link runtime"},
+}
+
+
+def written(tree: Checkout) -> dict[str, set[int]]:
+    """When what compilers and linkers made for one op and for all was written, by its kind."""
+    found: dict[str, set[int]] = {kind: set() for kind in KINDS.values()}
+    for path, when in tree.times("build").items():
+        for pattern, kind in KINDS.items():
+            if re.search(pattern, path):
+                found[kind].add(when)
+    assert all(found.values()), found
+    return found
+
+
+@pytest.mark.promise("DESIGN-6-flags")
+@pytest.mark.parametrize("given", REMAKES)
+def test_a_variable_remakes_all_that_is_made_with_it_and_nothing_else(
+    cuda: Checkout, tmp_path: Path, given: str
+) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(sysconfig.get_paths()["include"], include)
+    python = script(tmp_path / "python", f"echo .abi3.so -DPy_LIMITED_API=0x030b0000 {include}\n")
+    variable = given.format(python=python)
+    before = written(cuda)
+    cuda.make("-j2", "OPS=hop", variable)
+    after = written(cuda)
+    for kind, times in before.items():
+        remade, left = after[kind] - times, after[kind] & times
+        assert not left if kind in REMAKES[given] else not remade, f"{given}: {kind}"
+    assert cuda.fresh("OPS=hop", variable)
 
 
 @pytest.mark.promise("DESIGN-6-flags", "B14")
