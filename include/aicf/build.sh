@@ -54,12 +54,15 @@ ask_nvcc() {
     major=${toolkit% *} minor=${toolkit#* }
     number=$((major * 100 + minor))
     [ $number -ge 1204 ] || fault "CUDA 12.4 or newer is needed, $* is $major.$minor: set NVCC or CUDA_HOME"
-    command -v "$host" >/dev/null 2>&1 ||
+    # nvcc looks first where its profile says: Debian's has a g++ there that picks one it takes.
+    path=$("$@" --dryrun --ptx x.cu 2>&1 | sed -n 's/^#\$ PATH=//p')
+    found=$(PATH=${path:+$path:}$PATH && command -v "$host") ||
         fault "nvcc needs a C++ compiler, $host is not found: $(install g++ gcc-c++), or set CCBIN"
-    case $("$host" --version 2>/dev/null) in
+    case $("$found" --version 2>/dev/null) in
     *clang*) return ;; # nvcc's own check of clang names both versions
     esac
-    gcc=$("$host" -dumpversion)
+    gcc=$("$found" -dumpversion 2>/dev/null) && [ "$gcc" ] ||
+        fault "$found, the C++ compiler of nvcc $major.$minor, says no version: set CCBIN to a g++"
     gcc=${gcc%%.*}
     if [ $number -lt 1208 ]; then most=13; elif [ $number -lt 1300 ]; then most=14; else most=15; fi
     [ "$number" -ge 1400 ] || [ "$gcc" -le "$most" ] ||

@@ -146,6 +146,39 @@ def test_the_host_compiler_that_was_chosen_is_looked_at(
 
 
 @pytest.mark.promise("B16")
+@pytest.mark.parametrize(
+    "own, said",
+    [
+        ("echo 13.3.0", ""),
+        ("echo 14", "CUDA 12.4 takes gcc up to 13, g++ is 14"),
+        ("exit 1", "own/g++, the C++ compiler of nvcc 12.4, says no version: set CCBIN"),
+    ],
+)
+def test_the_compiler_that_nvcc_finds_first_is_the_one_looked_at(
+    tmp_path: Path, own: str, said: str
+) -> None:
+    """Debian's nvcc has one of its own, which its profile puts in front of the PATH."""
+    tools = toolkit(tmp_path / "tools", "12.4", "15")
+    script(tmp_path / "own/g++", f"{own}\n")
+    nvcc = script(
+        tmp_path / "nvcc",
+        f"case \"$*\" in *--dryrun*) echo '#$ PATH={tmp_path}/own:/bin' >&2; exit 0;; esac\n"
+        f'exec {tools}/nvcc "$@"\n',
+    )
+    run = subprocess.run(
+        ["sh", "include/aicf/build.sh", "nvcc", "", str(nvcc)],
+        cwd=ROOT,
+        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == bool(said)
+    assert said in run.stderr
+    assert run.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.promise("B16")
 def test_a_toolkit_too_old(tree: Checkout, tmp_path: Path) -> None:
     tools = toolkit(tmp_path / "tools", "11.8", "11")
     made = tree.make("CUDA=1", f"NVCC={tools}/nvcc", "kernels", path=tools, fails=True)

@@ -10,12 +10,15 @@
 #                                                 OUT.names, for objects that call the copy themselves
 set -eu
 
-# nvcc says where its toolkit lies; the folders below that differ between packagings.
+# nvcc says where its toolkit lies, but for Debian's, which lies in /usr; the folders below that differ
+# between packagings.
 find_file() {
     file=$1
     shift
     top=$("$@" --dryrun -c x.cu 2>&1 | sed -n 's/^#\$ TOP=//p')
-    for folder in include targets/x86_64-linux/include lib64 lib targets/x86_64-linux/lib; do
+    top=${top:-/usr}
+    for folder in include targets/x86_64-linux/include lib64 lib targets/x86_64-linux/lib \
+        lib/x86_64-linux-gnu; do
         for root in "$top" "${CUDA_HOME:-$top}"; do
             if [ -e "$root/$folder/$file" ]; then
                 (cd "$root/$folder" && pwd)
