@@ -234,6 +234,14 @@ def run(folder: Path, *command: str, ci: bool = False) -> subprocess.CompletedPr
     )
 
 
+def absent_guest() -> str:
+    """A guest that this machine does not have."""
+    for name in ("cupy", "jax", "numba", "torch", "tvm_ffi"):
+        if importlib.util.find_spec(name) is None:
+            return name
+    pytest.skip("all guests are installed: none is absent")
+
+
 @pytest.mark.promise("DESIGN-8-promises")
 def test_promises_lists_tests_and_their_last_result(tmp_path: Path) -> None:
     folder = project(tmp_path / "p", "gpu", '[a]\nX1 = "one"\nX2 = "two"\n')
@@ -257,6 +265,27 @@ def test_an_id_without_a_test_or_off_the_list_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("DESIGN-8-promises")
+def test_an_id_whose_tests_want_an_absent_guest_is_said(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", "gpu", '[a]\nX1 = "one"\nX2 = "two"\nX3 = "three"\n')
+    text = f"import {absent_guest()}.more\nimport pytest\n"
+    text += 'pytestmark = pytest.mark.promise("X2", "X3")\n'
+    (folder / "tests/test_y.py").write_text(text, encoding="utf-8")
+    said = run(folder, "tools/promises.py")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "3 of 3 promises have tests; not run for want of guests: X3\n" in said.stdout
+    assert (
+        "not run: its tests want a guest that is not installed\n    tests/test_y.py\n"
+        in said.stdout
+    )
+    said = run(folder, "tools/promises.py", ci=True)
+    assert said.returncode == 1
+    assert said.stderr == "error: X3 is not tested here: tests/test_y.py\n"
+    (folder / "tests/test_y.py").unlink()
+    said = run(folder, "tools/promises.py")
+    assert (said.returncode, said.stderr) == (1, "error: X3 has no test: three\n")
+
+
+@pytest.mark.promise("DESIGN-8-promises")
 @pytest.mark.parametrize(
     "marker, verdict",
     [
@@ -274,14 +303,6 @@ def test_a_skip_in_ci_fails_unless_it_says_what_is_missing(
     assert run(folder, "-m", "pytest").returncode == 0
     said = run(folder, "-m", "pytest", ci=True)
     assert said.returncode == verdict, said.stdout
-
-
-def absent_guest() -> str:
-    """A guest that this machine does not have."""
-    for name in ("cupy", "jax", "numba", "torch", "tvm_ffi"):
-        if importlib.util.find_spec(name) is None:
-            return name
-    pytest.skip("all guests are installed: none is absent")
 
 
 @pytest.mark.parametrize("module, verdict, said", [("", 0, "1 skipped"), ("no_such", 1, "1 error")])
