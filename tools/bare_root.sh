@@ -2,8 +2,10 @@
 # bare_root.sh SUITE FOLDER [GOAL...]: the README's commands in a bare Debian (bookworm, trixie), by default
 # demo and test. As root, with debootstrap. FOLDER/SUITE.bare is a minimal root with git alone, made once;
 # FOLDER/SUITE is a copy of it, made anew each time, with two clones of what this checkout has committed.
-# First a plain user without sudo must be told what is missing, in one line; then root runs each goal,
-# then the user does, and all must work. Prints what each said last, and how long it took.
+# First a plain user without sudo must be told what is missing, in one line; then each of WHO runs each
+# goal, and all must work: the first installs the packages. Prints what each said last, and how long it
+# took. A root that debootstrap needs more words for, as Ubuntu's, can be put at FOLDER/SUITE.bare by hand.
+#   WHO      root, guest (the plain user) and sudoer, who may use sudo; by default root and guest
 #   MIRROR   where packages come from     BARE_FILES   files of this machine that the root gets, such as
 #   BARE_ENV names of variables to keep                a pip.conf and a bundle of certificates
 set -eu
@@ -16,6 +18,7 @@ shift 2
 source=$(cd "$(dirname "$0")/.." && pwd)
 bare=$folder/$suite.bare
 root=$folder/$suite
+who=${WHO:-root guest}
 failed=0
 
 make_root() {
@@ -32,10 +35,21 @@ make_root() {
         mkdir -p "$root$(dirname "$file")"
         cp -Lr "$file" "$root$file"
     done
-    chroot "$root" useradd --create-home guest
     git clone --quiet --no-hardlinks "$source" "$root/root/aicf"
-    git clone --quiet --no-hardlinks "$source" "$root/home/guest/aicf"
-    chroot "$root" chown -R guest: /home/guest
+    for user in guest sudoer; do
+        chroot "$root" useradd --create-home "$user"
+        git clone --quiet --no-hardlinks "$source" "$root/home/$user/aicf"
+        chroot "$root" chown -R "$user:" "/home/$user"
+    done
+    case " $who " in
+    *" sudoer "*) give_sudo >"$folder/$suite.sudo" 2>&1 ;;
+    esac
+}
+
+give_sudo() {
+    chroot "$root" apt-get -qq update
+    chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends sudo
+    echo 'sudoer ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/sudoer"
 }
 
 # in_root USER COMMAND...: in that user's clone, with an environment that has next to nothing.
@@ -75,7 +89,7 @@ must_refuse() {
 
 make_root
 must_refuse "$1"
-for user in root guest; do
+for user in $who; do
     for goal in "$@"; do
         attempt "$user" "$goal"
         [ "$status" = 0 ] || failed=1
