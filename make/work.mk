@@ -30,20 +30,40 @@ JOBS ?= 2
 run-test: all
 	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(TESTS)
 
-test-gpu: bootstrap ## the tests that need a GPU; writes their report, which `make check` compares
+# What needs a GPU says so before anything is built for it.
+READY = $(PYTHON) tools/gpu_report.py ready
+test-gpu: ## the tests that need a GPU; writes their report, which `make check` compares
+	@$(READY)
+	@sh tools/bootstrap.sh
 	@$(MAKE) --no-print-directory run-test-gpu
 run-test-gpu: all
 	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/gpu_report.py run $(TESTS)
 
-bench-gpu: all ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
+bench-gpu: ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
+	@$(READY)
+	@$(MAKE) --no-print-directory run-bench-gpu
+run-bench-gpu: all
 	@$(PYTHON) tests/gpu/launchers.py link $(B) $(GEN)/include $(B)/gpu/launchers.so
 	@$(PYTHON) bench/gpu.py $(B)/gpu/launchers.so docs/measurements/gpu.json
 
-bench-launch: all ## what a launch costs the host, by the runtime and past it, on a GPU: launch.json
+bench-launch: ## what a launch costs the host, by the runtime and past it, on a GPU: launch.json
+	@$(READY)
+	@$(MAKE) --no-print-directory run-bench-launch
+run-bench-launch: all
 	@$(PYTHON) bench/launch.py $(B) $(GEN)/include docs/measurements/launch.json
 
-sanitize: all ## every CUDA kernel under compute-sanitizer, and the faults that it must report
+sanitize: ## every CUDA kernel under compute-sanitizer, and the faults that it must report
+	@$(READY) compute-sanitizer
+	@$(MAKE) --no-print-directory run-sanitize
+run-sanitize: all
 	@B=$(B) $(PYTHON) tests/gpu/sanitize.py --json docs/measurements/sanitize.json
+
+# Its rules are the runtime's.
+shim: ## the runtime over a CUDA that only records, which tests use; needs a toolkit and no GPU
+ifeq ($(NVCC),)
+shim:
+	@echo "error: shim needs the headers of a CUDA toolkit: set NVCC or CUDA_HOME" >&2; exit 1
+endif
 
 check: bootstrap ## style, types, docs that tools write, promises, what a GPU has verified
 	@$(MAKE) --no-print-directory run-check
@@ -61,11 +81,13 @@ promises: ## each id, its tests, their last result; fails on an id with no test
 run-promises: all
 	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/promises.py
 
-format: ## lay out C, CUDA and Python as `make check` wants it
+format: bootstrap ## lay out C and Python as `make check` wants it
+	@$(MAKE) --no-print-directory run-format
+run-format:
 	@$(PYTHON) tools/check.py --fix
 
 release: ## build for every arch that the toolkit knows
-	@$(MAKE) CUDA_ARCHS="$$(sh include/aicf/build.sh release $(or $(NVCC),nvcc))" all
+	@$(MAKE) --no-print-directory CUDA_ARCHS="$$(sh include/aicf/build.sh release $(or $(NVCC),nvcc))" all
 
 new-op: ## OP=name: a new row, its kernels and their first test, to start from
 	@$(MAKE) --no-print-directory run-new-op
@@ -74,7 +96,7 @@ run-new-op: $(OPGEN)
 	@$(PYTHON) tools/new_op.py --opgen $(OPGEN) --table $(TABLE) -- $(call aicf_quote,$(OP))
 
 profile: ## OP=name: print the command that profiles its kernels on a GPU
-	@sh make/profile.sh "$(OP)" $(B) $(PYTHON)
+	@sh make/profile.sh "$(OP)" $(B) $(PYTHON) $(TABLE)
 
 bench-opgen: $(OPGEN) ## opgen on 1,000 and 10,000 rows, beside its marks
 	@$(PYTHON) bench/opgen.py $(OPGEN) --json docs/measurements/opgen.json
@@ -83,4 +105,4 @@ dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-demo run-test run-test-gpu run-check run-check-table run-promises run-new-op run-dist
+.PHONY: run-demo run-test run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist

@@ -5,19 +5,23 @@ kernel of the table one hash over all that it was made from: its source, the hea
 that it includes, its generated launcher header, its compile command. A kernel counts as verified
 while its hash is what it was when its tests passed on a GPU.
 
-    gpu_report.py run [PYTEST ARGUMENTS]   run the tests marked gpu, write the report (needs a GPU)
+    gpu_report.py run [PYTEST ARGUMENTS]   run the tests marked gpu; if all of them were run, write
+                                           the report (needs a GPU)
     gpu_report.py check                    say what is verified at these sources
+    gpu_report.py ready [PROGRAM...]       fail with a line if there is no GPU, or no such program
     gpu_report.py describe                 the machine and the hashes, as JSON for other reports
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,6 +100,29 @@ def ask(*words: str) -> str:
     return done.stdout.strip()
 
 
+def device_count() -> int:
+    """How many CUDA devices the driver counts; 0 without a driver."""
+    count = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    good = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+    return count.value if good else 0
+
+
+def ready(programs: list[str]) -> int:
+    """Looks for what work on a GPU needs, before anything is built or run for it."""
+    if device_count() == 0:
+        sys.exit(
+            "error: no CUDA device here: this needs a machine with an NVIDIA GPU and its driver"
+        )
+    for program in programs:
+        if shutil.which(program) is None:
+            sys.exit(f"error: {program} is not found: it comes with the CUDA toolkit, set PATH")
+    return 0
+
+
 def machine() -> dict[str, str]:
     query = "--query-gpu=name,driver_version"
     device, _, driver = (
@@ -112,7 +139,9 @@ def machine() -> dict[str, str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the tests marked gpu; write the report if they all passed."""
+    """Run the tests marked gpu; write the report if they all passed and none was left out."""
+    ready([])
+    hashes = kernels()
     with tempfile.TemporaryDirectory() as folder:
         ran, results = Path(folder) / "ran", Path(folder) / "results.json"
         ran.mkdir()
@@ -121,7 +150,9 @@ def run(arguments: list[str]) -> int:
         done = subprocess.run([*pytest, *arguments], cwd=ROOT, env=environment, check=False)
         outcomes = json.loads(results.read_text()) if results.exists() else {}
         seen = {name for file in ran.glob("*.json") for name in json.loads(file.read_text())}
-    hashes = kernels()
+    if arguments:
+        print(f"not all tests were asked for: {REPORT.relative_to(ROOT)} is left as it was")
+        return done.returncode
     for name in sorted(set(hashes) - seen):
         print(f"no test ran {name}", file=sys.stderr)
     report = {
@@ -153,11 +184,13 @@ def check() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("what", choices=["run", "check", "describe"])
+    parser.add_argument("what", choices=["run", "check", "ready", "describe"])
     known, rest = parser.parse_known_args()
     if known.what == "describe":
         print(json.dumps({**machine(), "kernels": kernels()}))
         return 0
+    if known.what == "ready":
+        return ready(rest)
     return run(rest) if known.what == "run" else check()
 
 

@@ -89,7 +89,18 @@ def test_profile_prints_the_command(bare: Checkout) -> None:
     said = bare.make("profile", "OP=add").out
     assert said.startswith("ncu ")
     assert "aicf::add::" in said
+    assert "aicf::twice::" in bare.make("profile", "OP=twice").out
     assert "error: say which op" in bare.make("profile", fails=True).err
+    for op in ("nope", "kernels", "ad"):
+        assert f"error: ops.yaml has no op {op}" in bare.make("profile", f"OP={op}", fails=True).err
+
+
+@pytest.mark.parametrize("goal", ["test-gpu", "bench-gpu", "sanitize"])
+def test_work_for_a_gpu_says_first_that_there_is_none(bare: Checkout, goal: str) -> None:
+    before = bare.times(".")
+    made = bare.make(goal, fails=True, environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert made.err.startswith("error: no CUDA device here")
+    assert (made.steps, checkout.changed(before, bare.times("."))) == ([], set())
 
 
 def test_a_fault_in_the_table_stops_and_changes_nothing(tree: Checkout) -> None:
