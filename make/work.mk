@@ -60,9 +60,8 @@ run-sanitize: all
 
 # Its rules are the runtime's.
 shim: ## the runtime over a CUDA that only records, which tests use; needs a toolkit and no GPU
-ifeq ($(NVCC),)
-shim:
-	@echo "error: shim needs the headers of a CUDA toolkit: set NVCC or CUDA_HOME" >&2; exit 1
+ifneq ($(and $(filter shim,$(MAKECMDGOALS)),$(if $(NVCC),,none)),)
+$(error shim needs a CUDA toolkit, and there is no nvcc: set NVCC or CUDA_HOME)
 endif
 
 check: bootstrap ## style, types, docs that tools write, promises, what a GPU has verified
