@@ -1,0 +1,171 @@
+"""How calls are timed: blocks of calls from C, in turn with the blocks that they are compared with.
+
+A block is at most 200 launches, behind a synchronisation, so that no queue is ever full. For a row
+its blocks and those beside it run in turn, pair after pair, the order rotated from pair to pair; a
+ratio is the median of the pairs' ratios, with the interval of the median by order statistics. An
+empty Python call with as many arguments is timed in each pair and subtracted from Python calls.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LAUNCHES = 200  # between two synchronisations, at most
+WARM_UP = 3  # blocks of each kind that do not count
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`run(times)` gives the nanoseconds of so many calls, each of which is `each` launches."""
+
+    run: Callable[[int], int]
+    each: int = 1
+    arguments: tuple[Any, ...] | None = None  # those of the empty call; None: no Python call in it
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: a call as it is, and without its launch."""
+
+    name: str
+    who: str
+    tensors: str
+    full: Block | None = None
+    empty: Block | None = None
+    beside: tuple[str, ...] = ()  # rows that it is compared with
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median and the interval that holds the true one with 95%."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        ranked = sorted(values)
+        half = 1.96 * math.sqrt(len(ranked)) / 2
+        first = max(0, math.floor(len(ranked) / 2 - half))
+        last = min(len(ranked) - 1, math.ceil(len(ranked) / 2 + half) - 1)
+        return cls(statistics.median(ranked), ranked[first], ranked[last])
+
+    def json(self, digits: int) -> dict[str, float]:
+        return {
+            "median": round(self.median, digits),
+            "low": round(self.low, digits),
+            "high": round(self.high, digits),
+        }
+
+
+COLUMNS = ("empty", "full")  # without the launch and with it
+
+
+@dataclass(slots=True)
+class Result:
+    """Nanoseconds of a launch by column, and ratios by column and the row beside."""
+
+    ns: dict[str, Spread] = field(default_factory=dict)
+    ratios: dict[str, dict[str, Spread]] = field(default_factory=dict)
+
+    def ratio(self, column: str, beside: str) -> Spread | None:
+        return self.ratios.get(column, {}).get(beside)
+
+
+class Clock:
+    """Times rows by `floor`, the module of floor.c."""
+
+    def __init__(self, floor: Any, synchronize: Callable[[], object], pairs: int) -> None:
+        self.floor, self.synchronize, self.pairs = floor, synchronize, pairs
+
+    def call(
+        self,
+        function: Callable[..., object],
+        *calls: tuple[Any, ...],
+        names: tuple[str, ...] | None = None,
+        each: int = 1,
+    ) -> Block:
+        """A block of these calls in turn; the last arguments of each stand for `names`."""
+        repeat = self.floor.repeat
+
+        def run(times: int) -> int:
+            taken: int = repeat(function, calls, names, times)
+            return taken
+
+        return Block(run, each, calls[0])
+
+    def block(self, block: Block) -> float:
+        """Nanoseconds a launch."""
+        times = max(1, LAUNCHES // block.each)
+        taken = block.run(times)
+        self.synchronize()
+        return taken / times / block.each
+
+    def hollow(self, block: Block) -> Block | None:
+        """The empty call to subtract from a block."""
+        if block.arguments is None:
+            return None
+        return self.call(self.floor.nothing, block.arguments, each=block.each)
+
+    def measure(self, row: Row, others: Sequence[Row]) -> Result:
+        """A row beside others, in the columns that both have."""
+        blocks: dict[tuple[str, str], Block] = {}
+        for one in (row, *others):
+            for column in COLUMNS:
+                block = getattr(one, column)
+                if block is not None and getattr(row, column) is not None:
+                    blocks[one.name, column] = block
+        series = self.series(blocks)
+        result = Result()
+        for column in COLUMNS:
+            mine = series.get((row.name, column))
+            if mine is None:
+                continue
+            result.ns[column] = Spread.of(mine)
+            result.ratios[column] = {
+                other.name: Spread.of([a / b for a, b in zip(mine, theirs, strict=True)])
+                for other in others
+                if (theirs := series.get((other.name, column)))
+            }
+        return result
+
+    def series(self, blocks: dict[tuple[str, str], Block]) -> dict[tuple[str, str], list[float]]:
+        """Nanoseconds a launch of each block in each pair, empty calls subtracted."""
+        timed: dict[Any, Block] = dict(blocks)
+        hollow: dict[tuple[str, str], Any] = {}
+        for key, block in blocks.items():
+            empty = self.hollow(block)
+            if empty is not None and block.arguments is not None:
+                hollow[key] = ("nothing", len(block.arguments), block.each)
+                timed.setdefault(hollow[key], empty)
+        order = list(timed)
+        seen: dict[Any, list[float]] = {key: [] for key in order}
+        for _ in range(WARM_UP):
+            for key in order:
+                self.block(timed[key])
+        gc.collect()
+        gc.disable()
+        try:
+            for pair in range(self.pairs):
+                turn = pair % len(order)
+                for key in order[turn:] + order[:turn]:
+                    seen[key].append(self.block(timed[key]))
+        finally:
+            gc.enable()
+        return {
+            key: [
+                # A call can be no cheaper than the clock's grain above an empty one.
+                max(a - b, 0.1)
+                for a, b in zip(seen[key], seen[hollow[key]], strict=True)
+            ]
+            if key in hollow
+            else seen[key]
+            for key in blocks
+        }
