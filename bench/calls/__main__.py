@@ -1,59 +1,141 @@
+"""What a call costs, beside those who are called the same way: `make bench-calls`.
+
+    python -m bench.calls [--device cpu|cuda] [--json FILE] [--pairs N] [--peers NAME,...]
+
+Three-tensor `add_f32` of 1,024 elements, nanoseconds above an empty Python call, with the launch and
+without: then the launcher returns at once, and all checks are made on the same tensors. Run in the
+root of a built tree. clock.py has the method, marks.py what is asked of the figures, peers.py who
+else is measured. docs/cost.md says how to read the table.
+"""
+
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from bench.calls.build import ROOT, Workshop
+from bench.calls.clock import LAUNCHES, Clock, Result, Row
+
+PAIRS = {"cpu": 101, "cuda": 61}
+LEAST_PAIRS = 3
+
+
+def options() -> argparse.Namespace:
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    words.add_argument("--build", type=Path, default=ROOT / "build", help="where make built")
+    words.add_argument("--generated", type=Path, default=ROOT / "generated")
+    words.add_argument("--device", choices=["cpu", "cuda"], help="cuda where torch has a GPU")
+    words.add_argument("--pairs", type=int, help="of blocks a ratio; 30 at least for a report")
+    words.add_argument("--peers", help="only these, by name; all that are installed if not given")
+    words.add_argument("--json", type=Path, help="write the figures there; a folder: calls-DEVICE")
+    given = words.parse_args()
+    if given.pairs is not None and given.pairs < LEAST_PAIRS:
+        words.error(f"--pairs {given.pairs}: {LEAST_PAIRS} at least")
+    return given
+
+
+def on_cuda(asked: str | None, shop: Workshop) -> bool:
+    import torch
+
+    here = torch.cuda.is_available() and shop.cuda
+    if asked == "cuda" and not here:
+        missing = "no GPU for torch" if shop.cuda else "this build has no CUDA kernels"
+        raise SystemExit(f"error: --device cuda: {missing}")
+    return here and asked != "cpu"
+
+
+def measure(clock: Clock, rows: list[Row], say: Callable[[str], object]) -> dict[str, Result]:
+    """Each row beside those of its neighbours that are here."""
+    by_name = {row.name: row for row in rows}
+    results = {}
+    for row in rows:
+        results[row.name] = clock.measure(row, [by_name[n] for n in row.beside if n in by_name])
+        say(row.name)
+    return results
+
+
+def row_json(row: Row, result: Result) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "who": row.who,
+        "tensors": row.tensors,
+        "ns": {column: spread.json(1) for column, spread in result.ns.items()},
+        "ratios": {
+            column: {name: spread.json(4) for name, spread in ratios.items()}
+            for column, ratios in result.ratios.items()
+        },
+    }
+
+
+def pin() -> int | None:
+    """This thread to one processor, where that is possible."""
+    try:
+        last = max(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {last})
+    except OSError:
+        return None
+    return last
 
 
 def main() -> None:
-    words = argparse.ArgumentParser()
-    words.add_argument("--build", type=Path, default=ROOT / "build")
-    words.add_argument("--generated", type=Path, default=ROOT / "generated")
-    words.add_argument("--pairs", type=int, default=101)
-    given = words.parse_args()
-    sys.path.insert(0, str(given.build.resolve() / "python"))
+    given = options()
+    shop = Workshop(given.build, given.generated)
+    sys.path.insert(0, str(shop.build / "python"))
     import torch
 
-    from bench.calls import ours, peers
-    from bench.calls.build import Workshop
-    from bench.calls.clock import Clock, Row
+    cuda = on_cuda(given.device, shop)
+    device = "cuda" if cuda else "cpu"
+    if cuda:
+        shop.arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    from bench.calls import facts, marks, ours, peers, table
+    from bench.calls.scene import Scene
 
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
-    shop = Workshop(given.build, given.generated)
-    clock = Clock(shop.floor(), lambda: None, given.pairs)
-    library = ctypes.CDLL(str(shop.launcher()))
-    addresses = tuple(ours.address(library, f"bench_{n}") for n in ("cpu", "cuda", "nothing"))
-    tensors = ours.Tensors("cpu")
-    rows = [*ours.floors(clock, tensors, library)]
-    full, empty = peers.tvm(shop, addresses)
-    for kind, three in tensors.kinds():
-        rows.append(
-            Row(
-                f"tvm-ffi: {kind}",
-                "tvm-ffi",
-                kind,
-                clock.call(full, three),
-                clock.call(empty, three),
-                beside=(f"bare exchange: {kind}", "C loop"),
-            )
-        )
-    rows += ours.calls(clock, tensors, shop.hollow())
-    named = {row.name: row for row in rows}
-    for row in rows:
-        result = clock.measure(row, [named[n] for n in row.beside])
-        text = f"{row.name:36}"
-        for column in ("empty", "full"):
-            ns = result.ns.get(column)
-            text += f"{ns.median:9.1f}" if ns else f"{'-':>9}"
-        for column, ratios in result.ratios.items():
-            for name, r in ratios.items():
-                text += f"  {column[0]}/{name.split(':')[0]} {r.median:.2f} [{r.low:.2f} {r.high:.2f}]"
-        print(text)
+    synchronize: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
+    clock = Clock(shop.floor(), synchronize, given.pairs or PAIRS[device])
+    scene = Scene(device, shop, clock, ctypes.CDLL(str(shop.launcher())))
+    hollow = shop.hollow()
+    ours.check(scene, hollow)
+    asked = given.peers.split(",") if given.peers is not None else None
+    unknown = [name for name in asked or [] if name and name not in peers.PEERS_BY_NAME]
+    if unknown:
+        raise SystemExit(f"error: --peers {unknown[0]}: known are {', '.join(peers.PEERS_BY_NAME)}")
+
+    absent: dict[str, str] = {}
+    forms = ours.Forms(scene, hollow)
+    rivals = list(peers.rows(scene, asked, absent))
+    rows = [*ours.floors(scene), *forms.torch(), *forms.others(absent), *rivals]
+    figures = facts.figures(shop, device)
+    about = facts.machine(device)
+    processor = pin()
+    results = measure(clock, rows, lambda name: print(f"  {name}", file=sys.stderr, flush=True))
+    found = marks.verdicts(device, rows, results, figures)
+    data = {
+        **about,
+        "method": {
+            "elements": ours.ELEMENTS,
+            "pairs": clock.pairs,
+            "launches_between_synchronisations": LAUNCHES,
+            "processor": processor,
+            "interval": "95% of the median, by order statistics",
+        },
+        "rows": [row_json(row, results[row.name]) for row in rows],
+        "absent": absent,
+        **figures,
+        "marks": [verdict.json() for verdict in found],
+    }
+    if given.json:
+        file = given.json / f"calls-{device}.json" if given.json.is_dir() else given.json
+        file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(table.text(data | {"marks_text": [verdict.text() for verdict in found]}))
 
 
 if __name__ == "__main__":

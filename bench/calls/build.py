@@ -4,6 +4,7 @@ launchers that return at once. All lies in BUILD/bench; nothing is compiled twic
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.util
 import json
@@ -50,8 +51,8 @@ def load(name: str, path: Path) -> Any:
 class Workshop:
     """Compiles into BUILD/bench and remembers how long each took."""
 
-    def __init__(self, build: Path, generated: Path) -> None:
-        self.build, self.generated = build.resolve(), generated.resolve()
+    def __init__(self, build: Path, generated: Path, arch: str = "") -> None:
+        self.build, self.generated, self.arch = build.resolve(), generated.resolve(), arch
         self.out = self.build / "bench"
         self.out.mkdir(parents=True, exist_ok=True)
         self.runtime = self.build / "python" / "aicf_rt"
@@ -91,6 +92,10 @@ class Workshop:
         taken = round(time.perf_counter() - start, 3)
         note.write_text(json.dumps({"of": digest.hexdigest(), "seconds": taken}), encoding="utf-8")
         return out
+
+    def toolkit(self) -> str:
+        """Where the CUDA toolkit's headers are."""
+        return run(["sh", "runtime/libaicf/cuda/cudart.sh", "include", "nvcc"]).strip()
 
     # ---- our own ---------------------------------------------------------------------------------
 
@@ -135,3 +140,10 @@ class Workshop:
             f"{self.record('link')} {out}.o {' '.join(kept)} {self.runtime_flags()} -o {out}",
         ]
         return load("add", self.make(out, commands, source, *(ROOT / o for o in kept)))
+
+    def loop(self) -> ctypes.CDLL:
+        """The library of loop.cu, for the GPU that is here."""
+        out, source = self.out / "loop.so", HERE / "loop.cu"
+        flags = ["-O3", "-std=c++17", "-shared", "-cudart", "static", "-Xcompiler", "-fPIC"]
+        command = ["nvcc", *flags, f"-arch={self.arch}", str(source), "-o", str(out)]
+        return ctypes.CDLL(str(self.make(out, [command], source)))

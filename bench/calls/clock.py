@@ -19,13 +19,17 @@ LAUNCHES = 200  # between two synchronisations, at most
 WARM_UP = 3  # blocks of each kind that do not count
 
 
+# One call of a block: what is called, its arguments, the names of the last of them.
+Call = tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """`run(times)` gives the nanoseconds of so many calls, each of which is `each` launches."""
 
     run: Callable[[int], int]
-    each: int = 1
-    arguments: tuple[Any, ...] | None = None  # those of the empty call; None: no Python call in it
+    each: float = 1
+    calls: tuple[Call, ...] = ()  # empty: no Python call is in it, and none is subtracted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Row:
     empty: Block | None = None
     beside: tuple[str, ...] = ()  # rows that it is compared with
     note: str = ""
+    keep: object = None  # what must live as long as the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +92,36 @@ class Clock:
 
     def call(
         self,
-        function: Callable[..., object],
-        *calls: tuple[Any, ...],
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
         names: tuple[str, ...] | None = None,
-        each: int = 1,
+        each: float = 1,
     ) -> Block:
-        """A block of these calls in turn; the last arguments of each stand for `names`."""
+        """A block of this call; the last arguments stand for `names`."""
+        return self.calls((function, arguments, names), each=each)
+
+    def calls(self, *calls: Call, each: float = 1) -> Block:
+        """A block of these calls in turn."""
         repeat = self.floor.repeat
 
         def run(times: int) -> int:
-            taken: int = repeat(function, calls, names, times)
+            taken: int = repeat(calls, times)
             return taken
 
-        return Block(run, each, calls[0])
+        return Block(run, each, calls)
 
     def block(self, block: Block) -> float:
         """Nanoseconds a launch."""
-        times = max(1, LAUNCHES // block.each)
+        times = max(1, int(LAUNCHES / block.each))
         taken = block.run(times)
         self.synchronize()
         return taken / times / block.each
 
-    def hollow(self, block: Block) -> Block | None:
-        """The empty call to subtract from a block."""
-        if block.arguments is None:
-            return None
-        return self.call(self.floor.nothing, block.arguments, each=block.each)
+    def hollow(self, block: Block) -> Block:
+        """The empty calls to subtract from a block: as many arguments, all by position."""
+        nothing = self.floor.nothing
+        calls = [(nothing, arguments, None) for _, arguments, _ in block.calls]
+        return self.calls(*calls, each=block.each)
 
     def measure(self, row: Row, others: Sequence[Row]) -> Result:
         """A row beside others, in the columns that both have."""
@@ -141,10 +150,9 @@ class Clock:
         timed: dict[Any, Block] = dict(blocks)
         hollow: dict[tuple[str, str], Any] = {}
         for key, block in blocks.items():
-            empty = self.hollow(block)
-            if empty is not None and block.arguments is not None:
-                hollow[key] = ("nothing", len(block.arguments), block.each)
-                timed.setdefault(hollow[key], empty)
+            if block.calls:
+                hollow[key] = (*(len(arguments) for _, arguments, _ in block.calls), block.each)
+                timed.setdefault(hollow[key], self.hollow(block))
         order = list(timed)
         seen: dict[Any, list[float]] = {key: [] for key in order}
         for _ in range(WARM_UP):

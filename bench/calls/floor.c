@@ -93,35 +93,46 @@ now(void)
     return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 
-/* The arguments of one call, behind the spare slot that vectorcall may use. */
+/* One call. Its arguments lie behind the spare slot that vectorcall may use. */
 typedef struct line {
+    PyObject *callable;
     PyObject *slots[ROOM];
     size_t count;
+    PyObject *names;
 } line;
 
+/* From (callable, arguments, names): the last arguments stand for the names, a tuple or None. */
 static int
-line_fill(line *self, PyObject *arguments, Py_ssize_t named)
+line_fill(line *self, PyObject *call)
 {
-    if (!PyTuple_Check(arguments) || PyTuple_GET_SIZE(arguments) > MOST ||
-        PyTuple_GET_SIZE(arguments) < named) {
-        PyErr_Format(PyExc_TypeError, "repeat: a call takes a tuple of at most %d", (int)MOST);
+    PyObject *arguments;
+    if (!PyArg_ParseTuple(
+            call, "OO!O;repeat: a call is (callable, arguments, names)", &self->callable,
+            &PyTuple_Type, &arguments, &self->names)) {
         return -1;
     }
     Py_ssize_t count = PyTuple_GET_SIZE(arguments);
+    if (self->names == Py_None) {
+        self->names = NULL;
+    }
+    Py_ssize_t named = self->names ? PyObject_Size(self->names) : 0;
+    if (named < 0 || named > count || count > MOST) {
+        PyErr_Format(PyExc_TypeError, "repeat: at most %d arguments, names among them", (int)MOST);
+        return -1;
+    }
     for (Py_ssize_t i = 0; i < count; i++) {
         self->slots[i + 1] = PyTuple_GET_ITEM(arguments, i);
     }
-    self->count = (size_t)(count - named);
+    self->count = (size_t)(count - named) | PY_VECTORCALL_ARGUMENTS_OFFSET;
     return 0;
 }
 
 static int
-run(PyObject *callable, line *lines, Py_ssize_t count, PyObject *names, Py_ssize_t times)
+run(line *lines, Py_ssize_t count, Py_ssize_t times)
 {
     line *at = lines, *end = lines + count;
     for (Py_ssize_t i = 0; i < times; i++) {
-        PyObject *result = PyObject_Vectorcall(
-            callable, at->slots + 1, at->count | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+        PyObject *result = PyObject_Vectorcall(at->callable, at->slots + 1, at->count, at->names);
         if (!result) {
             return -1;
         }
@@ -133,23 +144,20 @@ run(PyObject *callable, line *lines, Py_ssize_t count, PyObject *names, Py_ssize
     return 0;
 }
 
-/* repeat(callable, (arguments, ...), names, times): the calls in turn; nanoseconds of all. The last
-   of each arguments stand for `names`, a tuple or None. */
+/* repeat(calls, times): so many calls, those of the tuple in turn; nanoseconds of all. */
 static PyObject *
 repeat(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     line lines[MOST];
     (void)module;
-    if (count != 4 || !PyTuple_Check(args[1]) || !PyTuple_GET_SIZE(args[1]) ||
-        PyTuple_GET_SIZE(args[1]) > MOST) {
-        PyErr_SetString(PyExc_TypeError, "repeat(callable, (arguments, ...), names, times)");
+    if (count != 2 || !PyTuple_Check(args[0]) || !PyTuple_GET_SIZE(args[0]) ||
+        PyTuple_GET_SIZE(args[0]) > MOST) {
+        PyErr_SetString(PyExc_TypeError, "repeat(calls, times)");
         return NULL;
     }
-    PyObject *names = args[2] == Py_None ? NULL : args[2];
-    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-    Py_ssize_t calls = PyTuple_GET_SIZE(args[1]), times = PyLong_AsSsize_t(args[3]);
+    Py_ssize_t calls = PyTuple_GET_SIZE(args[0]), times = PyLong_AsSsize_t(args[1]);
     for (Py_ssize_t i = 0; i < calls; i++) {
-        if (line_fill(&lines[i], PyTuple_GET_ITEM(args[1], i), named) < 0) {
+        if (line_fill(&lines[i], PyTuple_GET_ITEM(args[0], i)) < 0) {
             return NULL;
         }
     }
@@ -157,7 +165,7 @@ repeat(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     int64_t start = now();
-    if (run(args[0], lines, calls, names, times) < 0) {
+    if (run(lines, calls, times) < 0) {
         return NULL;
     }
     return PyLong_FromLongLong(now() - start);

@@ -1,84 +1,207 @@
-"""The rows that are ours, and the floors: three-tensor `add_f32` of 1,024 elements."""
+"""The rows that are ours, and the floors that they are measured against."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aicf_cuda
 import aicf_rt
-import torch
+import numpy as np
 
-from bench.calls.clock import Block, Clock, Row
+from bench.calls import peers
+from bench.calls.clock import LAUNCHES, Block, Call, Row
+from bench.calls.scene import ELEMENTS, Absent, Scene, Three, need
 
-ELEMENTS = 1024
-
-LONE = "torch"  # tensors that Python alone holds
-HELD = "torch, held"  # tensors that C++ holds as well: a third of the cost to borrow
-
-
-class Tensors:
-    """Three f32 tensors of each kind on one device."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.lone = self.three()
-        self.held = self.three()
-        self.loop = self.three()
-        # torch makes a Python reference at each 1 -> 2 of a tensor's C++ count and drops it at
-        # 2 -> 1; a capsule is a second owner in C++.
-        self.holders = [t.__dlpack__() for t in self.held]
-
-    def three(self) -> tuple[Any, Any, Any]:
-        a, b, out = (torch.ones(ELEMENTS, device=self.device) for _ in range(3))
-        return a, b, out
-
-    def kinds(self) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
-        yield LONE, self.lone
-        yield HELD, self.held
+HUNDRED = 100
 
 
-def address(library: ctypes.CDLL, name: str) -> int:
-    found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    assert found is not None
-    return found
+# ---- floors ------------------------------------------------------------------------------------
 
 
-def floors(clock: Clock, tensors: Tensors, library: ctypes.CDLL) -> Iterator[Row]:
-    """What nobody can be faster than: borrowing alone, and launching alone."""
-    for kind, three in tensors.kinds():
-        exchange = clock.call(clock.floor.exchange, three)
-        yield Row(f"bare exchange: {kind}", "C", kind, empty=exchange)
-    if tensors.device == "cpu":
-        launcher = address(library, "bench_cpu")
-        pointers = [t.data_ptr() for t in tensors.loop]
+def floors(scene: Scene) -> Iterator[Row]:
+    """What nobody can be faster than: borrowing alone, launching alone, numpy's call alone."""
+    for kind, three, owners in scene.kinds():
+        block = scene.clock.call(scene.clock.floor.exchange, three)
+        yield Row(f"bare exchange: {kind}", "bare exchange", kind, None, block, keep=owners)
+    yield from cuda_loops(scene) if scene.cuda else cpu_loops(scene)
+    if not scene.cuda:
+        a, b, out = (np.ones(1, "f4") for _ in range(3))
+        block = scene.clock.call(np.add, (a, b, out))
+        yield Row("np.add of one element", "np.add of one element", "numpy", None, block)
+
+
+def cpu_loops(scene: Scene) -> Iterator[Row]:
+    three = scene.three()
+    pointers = [t.data_ptr() for t in three]
+    launcher = scene.address("bench_cpu")
+
+    def loop(times: int) -> int:
+        taken: int = scene.clock.floor.loop(launcher, *pointers, ELEMENTS, 0, times)
+        return taken
+
+    yield Row("C loop", "C loop", "pointers", Block(loop), keep=three)
+
+
+def cuda_loops(scene: Scene) -> Iterator[Row]:
+    """The faster of two ways to launch is the floor; the other, and our launcher's, are shown."""
+    library = scene.shop.loop()
+    three = scene.three()
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in three]
+
+    def of(function: Any) -> Block:
+        function.restype = ctypes.c_int64
+        size, stream = ctypes.c_int64(ELEMENTS), ctypes.c_void_p(0)
 
         def loop(times: int) -> int:
-            taken: int = clock.floor.loop(launcher, *pointers, ELEMENTS, 0, times)
+            taken: int = function(*pointers, size, stream, ctypes.c_int64(times))
+            if taken < 0:
+                raise RuntimeError("a launch of the C loop failed")
             return taken
 
-        yield Row("C loop", "C", "pointers", full=Block(loop))
+        return Block(loop)
+
+    ways = {
+        "<<<>>>": of(library.bench_loop_runtime),
+        "cuLaunchKernel": of(library.bench_loop_driver),
+    }
+    spent = {way: sorted(scene.clock.block(block) for _ in range(21)) for way, block in ways.items()}
+    fast, slow = sorted(ways, key=lambda way: spent[way][10])
+    yield Row("C loop", f"C loop of {fast}", "pointers", ways[fast], keep=three)
+    beside = ("C loop",)
+    yield Row("C loop, slower", f"C loop of {slow}", "pointers", ways[slow], beside=beside)
+    addresses = [t.data_ptr() for t in three]
+    launcher = scene.address("bench_cuda")
+
+    def loop(times: int) -> int:
+        taken: int = scene.clock.floor.loop(launcher, *addresses, ELEMENTS, 0, times)
+        return taken
+
+    yield Row("C loop, ours", "C loop of our launcher", "pointers", Block(loop), beside=beside)
 
 
-def calls(clock: Clock, tensors: Tensors, hollow: Any) -> Iterator[Row]:
-    """The forms of a call on torch's tensors."""
-    add = aicf_cuda.add
-    for kind, (a, b, out) in tensors.kinds():
-        beside = (f"bare exchange: {kind}", "C loop", f"tvm-ffi: {kind}")
-        three = (a, b, out)
+# ---- the forms of a call on torch's tensors ----------------------------------------------------
 
-        def row(what: str, full: Any, empty: Any, arguments: Any, **options: Any) -> Row:
-            blocks = [clock.call(f, arguments, **options) if f else None for f in (full, empty)]
-            return Row(f"{what}: {kind}", "ours", kind, *blocks, beside=beside)
 
-        yield row("typed", add.add_f32, hollow.add_f32, three)
-        yield row("typed, named", add.add_f32, hollow.add_f32, three, names=("a", "b", "out"))
-        yield row("generic, out=", add.add, hollow.add, three, names=("out",))
-        yield row("generic, allocating", add.add, hollow.add, (a, b))
-        # Of tensors of their own: what a bound call has is held.
-        other = tensors.three()
-        yield row("bound", add.bind(*other), hollow.bind(*other), ())
-        hundred = [[m.bind(*other) for _ in range(100)] for m in (add, hollow)]
-        blocks = [clock.call(aicf_rt.run, (many,), each=100) for many in hundred]
-        yield Row(f"run of 100, each: {kind}", "ours", kind, *blocks, beside=beside)
+class Forms:
+    """Rows of our module, each beside the same module whose launcher returns at once."""
+
+    def __init__(self, scene: Scene, hollow: Any) -> None:
+        self.scene, self.clock = scene, scene.clock
+        self.add, self.hollow = aicf_cuda.add, hollow
+
+    def row(
+        self,
+        form: str,
+        kind: str,
+        calls: Callable[[Any], tuple[Call, ...]],
+        beside: tuple[str, ...],
+        each: float = 1,
+        keep: object = None,
+    ) -> Row:
+        """`calls(module)` are those of the block."""
+        full, empty = (self.clock.calls(*calls(m), each=each) for m in (self.add, self.hollow))
+        return Row(f"{form}: {kind}", form, kind, full, empty, beside, keep=keep)
+
+    def torch(self) -> Iterator[Row]:
+        for kind, three, owners in self.scene.kinds():
+            beside = (f"bare exchange: {kind}", "C loop", f"tvm-ffi: {kind}")
+            yield from self.direct(kind, three, beside, owners)
+        yield from self.bound(("C loop", "typed: torch"))
+
+    def direct(
+        self, kind: str, three: Three, beside: tuple[str, ...], keep: object = None
+    ) -> Iterator[Row]:
+        """The forms that read their tensors at each call."""
+        a, b, out = three
+        named = ("a", "b", "out")
+        yield self.row("typed", kind, lambda m: ((m.add_f32, three, None),), beside, keep=keep)
+        yield self.row("typed, named", kind, lambda m: ((m.add_f32, three, named),), beside)
+        yield self.row("generic, out=", kind, lambda m: ((m.add, three, ("out",)),), beside)
+        yield self.row("generic, allocating", kind, lambda m: ((m.add, (a, b), None),), beside)
+
+    def bound(self, beside: tuple[str, ...]) -> Iterator[Row]:
+        """Calls of tensors of their own: what a call has bound is held."""
+        a, b, out = self.scene.three()
+        other = self.scene.three()[0]
+        bound = {m: m.bind(a, b, out) for m in (self.add, self.hollow)}
+        many = {m: [m.bind(a, b, out) for _ in range(HUNDRED)] for m in bound}
+        yield self.row("bound", "torch", lambda m: ((bound[m], (), None),), beside)
+        yield self.row("run of 100, each", "torch", lambda m: ((aicf_rt.run, (many[m],), None),),
+                       beside, HUNDRED)  # fmt: skip
+
+        def turns(module: Any) -> tuple[Call, ...]:
+            call = bound[module]
+            steps = [((call.set, (x,), ("a",)), (call, (), None)) for x in (other, a)]
+            return (*steps[0], *steps[1])
+
+        # Two Python calls a launch.
+        yield self.row("set, then bound", "torch", turns, beside, 0.5)
+
+    # ---- other producers -----------------------------------------------------------------------
+
+    def others(self, absent: dict[str, str]) -> Iterator[Row]:
+        """Tensors of other producers; one that is not here is put into `absent`."""
+        on = (self.cupy,) if self.scene.cuda else (self.numpy, self.jax)
+        for make in (self.own, *on, self.mixed):
+            try:
+                yield from list(make())
+            except Absent as reason:
+                absent[f"{make.__name__} tensors"] = str(reason)
+
+    def numpy(self) -> Iterator[Row]:
+        beside = ("np.add of one element", "np.add: numpy")
+        yield from self.direct("numpy", peers.arrays(), beside)
+        strided = peers.strided_arrays()
+        beside = ("np.add: numpy, strided",)
+        yield self.row("typed", "numpy, strided", lambda m: ((m.add_f32, strided, None),), beside)
+
+    def own(self) -> Iterator[Row]:
+        three = tuple(aicf_rt.empty((ELEMENTS,), "f32", self.scene.device) for _ in range(3))
+        beside = ("typed: torch", "C loop")
+        yield self.row("typed", "aicf_rt", lambda m: ((m.add_f32, three, None),), beside)
+
+    def jax(self) -> Iterator[Row]:
+        """Its arrays are never written to."""
+        jnp = need("jax.numpy")
+        a, b = jnp.ones(ELEMENTS, "f4"), jnp.ones(ELEMENTS, "f4")
+        out = np.ones(ELEMENTS, "f4")
+        beside = ("typed: numpy",)
+        yield self.row("typed", "jax, out numpy", lambda m: ((m.add_f32, (a, b, out), None),), beside)
+        yield self.row("generic, allocating", "jax", lambda m: ((m.add, (a, b), None),),
+                       ("generic, allocating: torch",))  # fmt: skip
+
+    def cupy(self) -> Iterator[Row]:
+        cupy = need("cupy")
+        three = tuple(cupy.ones(ELEMENTS, "f4") for _ in range(3))
+        beside = ("typed: torch", "C loop", "cupy RawKernel: cupy")
+        yield self.row("typed", "cupy", lambda m: ((m.add_f32, three, None),), beside)
+
+    def mixed(self) -> Iterator[Row]:
+        """Two producers in one call, and calls of two producers in turn."""
+        if self.scene.cuda:
+            kind, other = "cupy", need("cupy")
+        else:
+            kind, other = "numpy", np
+        three = self.scene.three()
+        theirs = tuple(other.ones(ELEMENTS, "f4") for _ in range(3))
+        beside = ("typed: torch", f"typed: {kind}")
+        both = (three[0], theirs[1], three[2])
+        yield self.row("mixed", f"torch + {kind}", lambda m: ((m.add_f32, both, None),), beside)
+
+        def turns(module: Any) -> tuple[Call, ...]:
+            return ((module.add_f32, three, None), (module.add_f32, theirs, None))
+
+        yield self.row("in turn", f"torch, {kind}", turns, beside)
+
+
+def check(scene: Scene, hollow: Any) -> None:
+    """What is measured computes, and what is hollow does not."""
+    assert LAUNCHES % HUNDRED == 0
+    a, b, out = scene.three()
+    out.zero_()
+    assert hollow.add_f32(a, b, out) is True
+    assert float(out.sum()) == 0, "the module without launchers launched"
+    assert aicf_cuda.add.add_f32(a, b, out) is True
+    assert float(out.sum()) == 2 * ELEMENTS, "add_f32 is wrong"

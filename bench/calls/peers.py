@@ -1,49 +1,254 @@
-"""The others: each binds the same launcher, or has a kernel of its own, and is called on the same
-tensors. One that is not installed, or does not build here, is named with the reason."""
+"""The others: each binds the same launcher, or has a kernel of its own, and is called as its own
+documentation says. One that is not installed, or does not build here, is named with the reason."""
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import sys
-from collections.abc import Callable
+import ctypes
+import importlib.metadata
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.calls.build import HERE, PEERS, Workshop, run
+import numpy as np
+import torch
+
+from bench.calls.build import HERE, PEERS, load
+from bench.calls.clock import Block, Row
+from bench.calls.scene import ELEMENTS, Absent, Scene, need
+
+THREADS = 256
+BLOCKS = ELEMENTS // THREADS
+
+Function = Callable[..., Any]
 
 
-class Absent(Exception):
-    """Why a peer is not in the table."""
+def compile_command(*flags: str) -> list[str]:
+    return ["g++", "-O2", "-fPIC", "-shared", f"-I{HERE}", f"-I{PEERS}", *flags]
 
 
-def need(module: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise Absent("not installed")
+def on_torch(scene: Scene, who: str, full: Block | Function, hollow: Function | None = None,
+             names: tuple[str, ...] | None = None, note: str = "") -> Iterator[Row]:  # fmt: skip
+    """A row for each kind of torch's tensors."""
+    for kind, three, owners in scene.kinds():
+        blocks = [scene.clock.call(f, three, names) if f else None for f in (full, hollow)]
+        beside = (f"bare exchange: {kind}", "C loop", f"typed: {kind}")
+        yield Row(f"{who}: {kind}", who, kind, *blocks, beside=beside, note=note, keep=owners)
 
 
-def tool(name: str) -> str:
-    """A program of the Python that runs, or of the path."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        raise Absent(f"no {name}")
-    return found
+# ---- those that bind the same launcher ---------------------------------------------------------
 
 
-def tvm(shop: Workshop, addresses: tuple[int, int, int]) -> tuple[Callable[..., Any], ...]:
-    """Its function with the launch and without."""
-    need("tvm_ffi")
-    import tvm_ffi
-    from tvm_ffi import libinfo
-
-    out, source = shop.out / "tvm.so", PEERS / "tvm.cc"
-    found = [*libinfo.include_paths()]
-    flags = [f"-I{path}" for path in found]
-    library = Path(libinfo.find_libtvm_ffi())
-    command = ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", f"-I{HERE}", *flags, str(source)]
+def tvm_ffi(scene: Scene) -> Iterator[Row]:
+    module, found = need("tvm_ffi"), need("tvm_ffi.libinfo")
+    out, source = scene.shop.out / "tvm.so", PEERS / "tvm.cc"
+    library = Path(found.find_libtvm_ffi())
     link = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
-    shop.make(out, [[*command, "-o", str(out), *link]], source, HERE / "launcher.h")
-    module = tvm_ffi.load_module(str(out))
-    module.setup(*addresses)
-    return module.add_f32, module.hollow
+    command = compile_command("-std=c++17", *(f"-I{path}" for path in found.include_paths()))
+    command += [str(source), "-o", str(out), *link]
+    scene.shop.make(out, [command], source, HERE / "launcher.h")
+    loaded = module.load_module(str(out))
+    loaded.setup(*scene.addresses())
+    yield from on_torch(scene, "tvm-ffi", loaded.add_f32, loaded.hollow)
+
+
+def nanobind(scene: Scene) -> Iterator[Row]:
+    package = need("nanobind")
+    out, source = scene.shop.out / "bench_nanobind.so", PEERS / "nanobind.cc"
+    folder = Path(package.include_dir()).parent
+    command = compile_command(
+        "-std=c++17",
+        "-fvisibility=hidden",
+        "-fno-strict-aliasing",
+        f"-I{scene.shop.python}",
+        f"-I{folder}/include",
+        f"-I{folder}/ext/robin_map/include",
+    )
+    command += [f"{folder}/src/nb_combined.cpp", str(source), "-o", str(out)]
+    scene.shop.make(out, [command], source, HERE / "launcher.h")
+    module = load("bench_nanobind", out)
+    module.setup(*scene.addresses())
+    full, hollow = getattr(module, scene.device), getattr(module, f"{scene.device}_hollow")
+    yield from on_torch(scene, "nanobind", full, hollow)
+
+
+def torch_command(scene: Scene, source: Path, out: Path) -> list[str]:
+    """As torch.utils.cpp_extension has it, but optimised as our modules are."""
+    where = Path(torch.__path__[0])
+    flags = ["-std=c++20", f"-DTORCH_EXTENSION_NAME={out.stem}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+    flags += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    places = [where / "include", where / "include/torch/csrc/api/include", Path(scene.shop.python)]
+    libraries = ["c10", "torch_cpu", "torch", "torch_python"]
+    if scene.cuda:
+        flags.append("-DWITH_CUDA")
+        places.append(Path(scene.shop.toolkit()))
+        libraries += ["c10_cuda", "torch_cuda"]
+    return [
+        *compile_command(*flags, *(f"-isystem{place}" for place in places)),
+        str(source),
+        "-o",
+        str(out),
+        f"-L{where}/lib",
+        f"-Wl,-rpath,{where}/lib",
+        *(f"-l{name}" for name in libraries),
+    ]
+
+
+def torch_extension(scene: Scene) -> Iterator[Row]:
+    source, out = PEERS / "torch_extension.cc", scene.shop.out / f"extension_{scene.device}.so"
+    read = (source, PEERS / "torch_add.h", HERE / "launcher.h")
+    scene.shop.make(out, [torch_command(scene, source, out)], *read)
+    module = load(out.stem, out)
+    module.setup(*scene.addresses())
+    yield from on_torch(scene, "pybind11, torch", module.add_f32, module.hollow)
+
+
+def torch_ops(scene: Scene) -> Iterator[Row]:
+    source, out = PEERS / "torch_op.cc", scene.shop.out / f"operator_{scene.device}.so"
+    read = (source, PEERS / "torch_add.h", HERE / "launcher.h")
+    scene.shop.make(out, [torch_command(scene, source, out)], *read)
+    torch.ops.load_library(out)
+    ctypes.CDLL(str(out)).bench_setup(*map(ctypes.c_int64, scene.addresses()))
+    yield from on_torch(scene, "torch.ops", torch.ops.aicf_bench.add_out)
+
+
+# ---- those that have kernels of their own ------------------------------------------------------
+
+
+def torch_add(scene: Scene) -> Iterator[Row]:
+    yield from on_torch(scene, "torch.add(out=)", torch.add, names=("out",))
+    for kind, (a, b, _), owners in scene.kinds():
+        block = scene.clock.call(torch.add, (a, b))
+        beside = (f"generic, allocating: {kind}",)
+        yield Row(f"torch.add: {kind}", "torch.add", kind, block, beside=beside, keep=owners)
+
+
+def arrays() -> tuple[Any, Any, Any]:
+    a, b, out = (np.ones(ELEMENTS, "f4") for _ in range(3))
+    return a, b, out
+
+
+def strided_arrays() -> tuple[Any, Any, Any]:
+    a, b, out = (np.ones((ELEMENTS // 4, 8), "f4")[:, ::2] for _ in range(3))
+    return a, b, out
+
+
+def on_numpy(scene: Scene, who: str, function: Function) -> Iterator[Row]:
+    for kind, make in (("numpy", arrays), ("numpy, strided", strided_arrays)):
+        beside = (f"typed: {kind}",)
+        yield Row(f"{who}: {kind}", who, kind, scene.clock.call(function, make()), beside=beside)
+
+
+def numpy_add(scene: Scene) -> Iterator[Row]:
+    yield from on_numpy(scene, "np.add", np.add)
+    block = scene.clock.call(np.add, arrays()[:2])
+    beside = ("generic, allocating: numpy",)
+    yield Row("np.add, allocating: numpy", "np.add, allocating", "numpy", block, beside=beside)
+
+
+def numba_cpu(scene: Scene) -> Iterator[Row]:
+    numba = need("numba")
+
+    def loop(a: Any, b: Any, out: Any) -> None:
+        for i in range(len(a)):
+            out[i] = a[i] + b[i]
+
+    def one(a: float, b: float) -> float:
+        return a + b
+
+    compiled = numba.njit(loop)
+    block = scene.clock.call(compiled, arrays())
+    yield Row("numba njit: numpy", "numba njit", "numpy", block, beside=("typed: numpy",))
+    yield from on_numpy(scene, "numba vectorize", numba.vectorize(["float32(float32, float32)"])(one))
+
+
+def numba_cuda(scene: Scene) -> Iterator[Row]:
+    need("numba")
+    cuda = need("numba.cuda")
+
+    def kernel(a: Any, b: Any, out: Any) -> None:
+        i = cuda.grid(1)
+        if i < a.size:
+            out[i] = a[i] + b[i]
+
+    launch = cuda.jit(kernel)[BLOCKS, THREADS]
+    three = tuple(cuda.as_cuda_array(t) for t in scene.three())
+    block = scene.clock.call(launch, three)
+    yield Row("numba.cuda: its own", "numba.cuda", "its own", block, beside=("C loop", "typed: torch"))
+
+
+def cupy(scene: Scene) -> Iterator[Row]:
+    module = need("cupy")
+    text = (
+        'extern "C" __global__ void add(const float *a, const float *b, float *out, long long n)'
+        "{ long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;"
+        " if (i < n) { out[i] = a[i] + b[i]; } }"
+    )
+    kernel = module.RawKernel(text, "add")
+    a, b, out = (module.ones(ELEMENTS, "f4") for _ in range(3))
+    arguments = ((BLOCKS,), (THREADS,), (a, b, out, np.int64(ELEMENTS)))
+    block = scene.clock.call(kernel, arguments)
+    beside = ("C loop", "typed: torch")
+    yield Row("cupy RawKernel: cupy", "cupy RawKernel", "cupy", block, beside=beside)
+
+
+def triton(scene: Scene) -> Iterator[Row]:
+    need("triton")
+    from bench.peers.triton_add import kernel
+
+    # The launcher for a grid, taken once: what is left is what each launch costs.
+    launch = kernel[(BLOCKS,)]
+    for kind, three, owners in scene.kinds():
+        block = scene.clock.call(launch, (*three, ELEMENTS, THREADS), ("BLOCK",))
+        beside = ("C loop", f"typed: {kind}")
+        yield Row(f"Triton: {kind}", "Triton", kind, block, beside=beside, keep=owners)
+
+
+# By name: where it is measured, and how. The order is that of the table.
+PEERS_BY_NAME: dict[str, tuple[str, Callable[[Scene], Iterator[Row]]]] = {
+    "apache-tvm-ffi": ("cpu cuda", tvm_ffi),
+    "nanobind": ("cpu cuda", nanobind),
+    "pybind11": ("cpu cuda", torch_extension),
+    "torch.ops": ("cpu cuda", torch_ops),
+    "torch.add": ("cpu cuda", torch_add),
+    "cupy": ("cuda", cupy),
+    "triton": ("cuda", triton),
+    "numba.cuda": ("cuda", numba_cuda),
+    "numba": ("cpu", numba_cpu),
+    "numpy": ("cpu", numpy_add),
+}
+
+
+def version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def rows(scene: Scene, asked: list[str] | None, absent: dict[str, str]) -> Iterator[Row]:
+    """The rows of all that are here; why the others are not is put into `absent`."""
+    for name, (devices, make) in PEERS_BY_NAME.items():
+        if scene.device not in devices.split():
+            continue
+        if asked is not None and name not in asked:
+            absent[name] = "not asked for"
+            continue
+        try:
+            for row in list(make(scene)):
+                probe(row)
+                yield row
+        except Absent as reason:
+            absent[name] = str(reason)
+        except Exception as error:  # whatever a framework raises where it does not work
+            absent[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+
+
+def probe(row: Row) -> None:
+    """One call of each block, so that one that fails is named and not in the table; what answers
+    False did nothing."""
+    for block in (row.full, row.empty):
+        for function, arguments, names in block.calls if block else ():
+            count = len(arguments) - len(names or ())
+            named = dict(zip(names or (), arguments[count:], strict=True))
+            if function(*arguments[:count], **named) is False:
+                raise Absent("refused the tensors")

@@ -1,0 +1,66 @@
+"""The table that a run prints, of the JSON that it writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COLUMNS = ("empty", "full")
+HEAD = (
+    f"{'call':24}{'tensors':18}{'no launch':>10}{'/ bare':>8}{'/ tvm':>7}"
+    f"{'launch':>10}{'/ C loop':>9}{'/ tvm':>7}{'/ ours':>8}"
+)
+
+
+def number(value: float | None, width: int, digits: int) -> str:
+    return f"{value:{width}.{digits}f}" if value is not None else f"{'–':>{width}}"
+
+
+def beside(row: dict[str, Any], column: str, start: str) -> float | None:
+    """The ratio to the row whose name starts so."""
+    for name, ratio in row["ratios"].get(column, {}).items():
+        if name.startswith(start):
+            found: float = ratio["median"]
+            return found
+    return None
+
+
+def line(row: dict[str, Any]) -> str:
+    empty, full = (row["ns"].get(c, {}).get("median") for c in COLUMNS)
+    against = beside(row, "full", "typed") or beside(row, "full", "generic")
+    return (
+        f"{row['who']:24}{row['tensors']:18}"
+        f"{number(empty, 10, 1)}{number(beside(row, 'empty', 'bare'), 8, 2)}"
+        f"{number(beside(row, 'empty', 'tvm'), 7, 2)}"
+        f"{number(full, 10, 1)}{number(beside(row, 'full', 'C loop'), 9, 2)}"
+        f"{number(beside(row, 'full', 'tvm'), 7, 2)}{number(against, 8, 2)}"
+    )
+
+
+def text(data: dict[str, Any]) -> str:
+    """All of it; the marks last."""
+    about = ", ".join(f"{k} {v}" for k, v in data["versions"].items())
+    lines = [
+        f"add_f32 of 1,024 elements on {data['device']}, {data['date']}: ns a call above an empty",
+        f"Python call, medians of {data['method']['pairs']} pairs; Python {data['python']}, {about}",
+        "",
+        HEAD,
+        *map(line, data["rows"]),
+        "",
+    ]
+    lines += [f"{name}: {why}" for name, why in data["absent"].items()]
+    seconds, imported = data["compile_s"], data["import_ms"]
+    lines += [
+        "",
+        "compile: "
+        + ", ".join(f"{k} {v} s" for k, v in seconds.items() if k != "times" and v is not None),
+        f"import: package {imported['package']} ms, one op and the runtime "
+        f"{imported['op_and_runtime']} ms",
+        "bytes, stripped: "
+        + ", ".join(
+            f"{k} {v['bytes']:,}" + (f" ({v['device_code']:,} of device code)" * bool(v["device_code"]))
+            for k, v in data["sizes"].items()
+        ),
+        "",
+        *data["marks_text"],
+    ]
+    return "\n".join(lines)
