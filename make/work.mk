@@ -1,6 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
 .PHONY: all help clean bootstrap demo test test-gpu check check-table promises format dist profile \
-    release new-op bench-opgen bench-gpu bench-launch sanitize
+    release new-op bench-opgen bench-gpu bench-launch bench-calls sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -51,6 +51,9 @@ bench-launch: ## what a launch costs the host, by the runtime and past it, on a 
 	@$(MAKE) --no-print-directory run-bench-launch
 run-bench-launch: all
 	@$(PYTHON) bench/launch.py $(B) $(GEN)/include docs/measurements/launch.json
+
+bench-calls: all ## what a call costs, beside who is called alike: docs/measurements/calls-*.json
+	@$(PYTHON) -m bench.calls --build $(B) --generated $(GEN) --json docs/measurements
 
 sanitize: ## every CUDA kernel under compute-sanitizer, and the faults that it must report
 	@$(READY) compute-sanitizer

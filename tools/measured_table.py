@@ -1,6 +1,6 @@
-"""The README's measured table, written from docs/measurements/gpu.json: no figure is typed by hand.
+"""The README's measured tables, written from docs/measurements/: no figure is typed by hand.
 
-measured_table.py            write the table into README.md
+measured_table.py            write the tables into README.md
 measured_table.py --check    exit 1 if README.md says anything else
 """
 
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "| kernel | ours | torch | times torch's speed |\n| --- | --- | --- | --- |\n"
+KERNELS = "| kernel | ours | torch | times torch's speed |\n| --- | --- | --- | --- |\n"
+CALLS = "| ns a call "  # how its first line begins: devices and dates follow
+DASH = "\N{EN DASH}"
 
 SHOWN = [
     "add f32 256 MiB", "add bf16 256 MiB", "relu bf16 256 MiB", "gelu_bwd bf16 256 MiB",
@@ -26,6 +28,39 @@ SHOWN = [
     "gemm simt bf16 4095x4095x4095 rr",
 ]  # fmt: skip
 
+# Who is shown of those whose calls were timed: the names of rows, the fastest of which counts, and
+# what the README says. A line that no device has is left out.
+CALLERS = {
+    ("bare exchange: torch",): "borrowing three tensors in C, nothing else",
+    ("C loop: the launcher", "C loop: <<<>>>", "C loop: cuLaunchKernel"): "launching from a C loop",
+    ("typed: torch",): "**`add_f32(a, b, out)`**",
+    ("typed: torch, held",): "**the same, tensors that C++ holds too**",
+    ("bound: torch",): "**`call()`, bound**",
+    ("run of 100, each: torch",): "**each of `run` of 100**",
+    ("generic, allocating: torch",): "**`add(a, b)`, which allocates**",
+    ("typed: numpy",): "**`add_f32` of numpy arrays**",
+    ("pybind11, torch: torch",): "pybind11, a torch extension",
+    ("tvm-ffi: torch",): "apache-tvm-ffi",
+    ("nanobind: torch",): "nanobind",
+    ("torch.ops: torch",): "torch.ops, a C++ operator",
+    ("torch.add(out=): torch",): "torch.add(a, b, out=out)",
+    ("torch.add: torch",): "torch.add(a, b)",
+    ("Triton: torch",): "Triton",
+    ("cupy RawKernel: cupy",): "cupy RawKernel, cupy's arrays",
+    ("numba.cuda: its own",): "numba.cuda, its own arrays",
+    ("numba njit: numpy",): "numba njit, numpy arrays",
+    ("np.add: numpy",): "np.add(a, b, out), numpy arrays",
+}
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = ROOT / "docs" / "measurements" / name
+    data: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
+    return data
+
+
+# ---- kernels -----------------------------------------------------------------------------------
+
 
 def figure(row: dict[str, Any], who: str) -> str:
     """What says most of a row: the rate of products, the share of the copy rate, or the time."""
@@ -34,26 +69,64 @@ def figure(row: dict[str, Any], who: str) -> str:
     return f"{row['us'][who]:.1f} us, {row['of_copy'][who]:.2f} of copy"
 
 
-def table() -> str:
-    data = json.loads((ROOT / "docs/measurements/gpu.json").read_text(encoding="utf-8"))
+def kernels() -> str:
+    data = read("gpu.json")
+    assert data is not None
     rows = {row["name"]: row for row in data["rows"]}
     lines = [
         f"| {name} | {figure(rows[name], 'ours')} | {figure(rows[name], 'torch')} "
         f"| {rows[name]['ratio']:.2f} |\n"
         for name in SHOWN
     ]
-    return BEGIN + "".join(lines)
+    return KERNELS + "".join(lines)
+
+
+# ---- calls -------------------------------------------------------------------------------------
+
+
+def nanoseconds(data: dict[str, Any], names: tuple[str, ...], column: str) -> str:
+    """The least of the rows of these names."""
+    found = [
+        row["ns"][column]["median"]
+        for row in data["rows"]
+        if row["name"] in names and column in row["ns"]
+    ]
+    return f"{min(found):,.0f}" if found else DASH
+
+
+def calls(runs: list[dict[str, Any]]) -> str:
+    """Two columns a device: without the launch and with it."""
+    heads = [f"{data['device']}, {data['date']}: no launch | launch" for data in runs]
+    text = f"{CALLS}| {' | '.join(heads)} |\n|{' --- |' * (1 + 2 * len(runs))}\n"
+    for names, words in CALLERS.items():
+        cells = [nanoseconds(data, names, column) for data in runs for column in ("empty", "full")]
+        if any(cell != DASH for cell in cells):
+            text += f"| {words} | {' | '.join(cells)} |\n"
+    return text
+
+
+def measured_calls() -> list[dict[str, Any]]:
+    return [data for device in ("cuda", "cpu") if (data := read(f"calls-{device}.json"))]
+
+
+# ---- README.md ---------------------------------------------------------------------------------
+
+
+def replaced(text: str, begin: str, table: str) -> str:
+    """The text with another table where one begins so."""
+    start = text.index(begin)
+    end = text.index("\n\n", start) + 1
+    return text[:start] + table + text[end:]
 
 
 def main() -> int:
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
-    start = text.index(BEGIN)
-    end = text.index("\n\n", start) + 1
-    new = text[:start] + table() + text[end:]
+    new = replaced(text, KERNELS, kernels())
+    new = replaced(new, CALLS, calls(measured_calls()))
     if "--check" in sys.argv[1:]:
         if new != text:
-            print("README.md: the measured table is not that of docs/measurements/gpu.json")
+            print("README.md: a measured table is not that of docs/measurements/")
         return int(new != text)
     path.write_text(new, encoding="utf-8")
     return 0

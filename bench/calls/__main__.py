@@ -2,28 +2,31 @@
 
     python -m bench.calls [--device cpu|cuda] [--json FILE] [--pairs N] [--peers NAME,...]
 
-Three-tensor `add_f32` of 1,024 elements, nanoseconds above an empty Python call, with the launch and
-without: then the launcher returns at once, and all checks are made on the same tensors. Run in the
-root of a built tree. clock.py has the method, marks.py what is asked of the figures, peers.py who
-else is measured. docs/cost.md says how to read the table.
+Three-tensor `add_f32` of 1,024 elements, nanoseconds above an empty Python call, with the launch
+and without: then the launcher returns at once, and all checks are made on the same tensors. Run in
+the root of a built tree. clock.py has the method, marks.py what is asked of the figures, peers.py
+who else is measured. docs/cost.md says how to read the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib.util
 import json
+import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.calls.build import ROOT, Workshop
+from bench.calls.build import ROOT, BuildError, Workshop
 from bench.calls.clock import LAUNCHES, Clock, Result, Row
 
-PAIRS = {"cpu": 101, "cuda": 61}
+PAIRS = 101
 LEAST_PAIRS = 3
+LONGEST = {"cpu": 200_000, "cuda": math.inf}  # nanoseconds of a block
 
 
 def options() -> argparse.Namespace:
@@ -33,11 +36,11 @@ def options() -> argparse.Namespace:
     words.add_argument("--build", type=Path, default=ROOT / "build", help="where make built")
     words.add_argument("--generated", type=Path, default=ROOT / "generated")
     words.add_argument("--device", choices=["cpu", "cuda"], help="cuda where torch has a GPU")
-    words.add_argument("--pairs", type=int, help="of blocks a ratio; 30 at least for a report")
+    words.add_argument("--pairs", type=int, default=PAIRS, help="of a ratio; 30 for a report")
     words.add_argument("--peers", help="only these, by name; all that are installed if not given")
     words.add_argument("--json", type=Path, help="write the figures there; a folder: calls-DEVICE")
     given = words.parse_args()
-    if given.pairs is not None and given.pairs < LEAST_PAIRS:
+    if given.pairs < LEAST_PAIRS:
         words.error(f"--pairs {given.pairs}: {LEAST_PAIRS} at least")
     return given
 
@@ -50,6 +53,18 @@ def on_cuda(asked: str | None, shop: Workshop) -> bool:
         missing = "no GPU for torch" if shop.cuda else "this build has no CUDA kernels"
         raise SystemExit(f"error: --device cuda: {missing}")
     return here and asked != "cpu"
+
+
+def working(rows: Iterable[Row], absent: dict[str, str]) -> list[Row]:
+    """Those that can be called; what the others said is put into `absent`."""
+    found = []
+    for row in rows:
+        try:
+            row.probe()
+            found.append(row)
+        except Exception as error:  # whatever a framework raises where it does not work
+            absent[row.name] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    return found
 
 
 def measure(clock: Clock, rows: list[Row], say: Callable[[str], object]) -> dict[str, Result]:
@@ -87,6 +102,16 @@ def pin() -> int | None:
 
 def main() -> None:
     given = options()
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit("error: this Python has no torch, whose tensors the calls are made with")
+    try:
+        report(given)
+    except BuildError as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+def report(given: argparse.Namespace) -> None:
+    """Builds, measures, writes and prints."""
     shop = Workshop(given.build, given.generated)
     sys.path.insert(0, str(shop.build / "python"))
     import torch
@@ -96,11 +121,11 @@ def main() -> None:
     if cuda:
         shop.arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
     from bench.calls import facts, marks, ours, peers, table
-    from bench.calls.scene import Scene
+    from bench.calls.scene import ELEMENTS, Scene
 
     torch.set_num_threads(1)
     synchronize: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
-    clock = Clock(shop.floor(), synchronize, given.pairs or PAIRS[device])
+    clock = Clock(shop.floor(), synchronize, given.pairs, LONGEST[device])
     scene = Scene(device, shop, clock, ctypes.CDLL(str(shop.launcher())))
     hollow = shop.hollow()
     ours.check(scene, hollow)
@@ -112,7 +137,10 @@ def main() -> None:
     absent: dict[str, str] = {}
     forms = ours.Forms(scene, hollow)
     rivals = list(peers.rows(scene, asked, absent))
-    rows = [*ours.floors(scene), *forms.torch(), *forms.others(absent), *rivals]
+    own = [*ours.floors(scene), *forms.torch(), *forms.others(absent)]
+    broken: dict[str, str] = {}
+    rows = working(own, broken) + working(rivals, absent)
+    absent |= broken
     figures = facts.figures(shop, device)
     about = facts.machine(device)
     processor = pin()
@@ -121,7 +149,7 @@ def main() -> None:
     data = {
         **about,
         "method": {
-            "elements": ours.ELEMENTS,
+            "elements": ELEMENTS,
             "pairs": clock.pairs,
             "launches_between_synchronisations": LAUNCHES,
             "processor": processor,
@@ -136,6 +164,8 @@ def main() -> None:
         file = given.json / f"calls-{device}.json" if given.json.is_dir() else given.json
         file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(table.text(data | {"marks_text": [verdict.text() for verdict in found]}))
+    if broken:
+        raise SystemExit(f"error: {len(broken)} calls of our own failed: {', '.join(broken)}")
 
 
 if __name__ == "__main__":

@@ -130,7 +130,9 @@ class Workshop:
                                re.MULTILINE | re.DOTALL)  # fmt: skip
         for name, backend, parameters in launchers:
             if backend in here:
-                unused = " ".join(f"(void){p.split()[-1].strip('*')};" for p in parameters.split(","))
+                unused = " ".join(
+                    f"(void){p.split()[-1].strip('*')};" for p in parameters.split(",")
+                )
                 text += f"aicf_status {name}({parameters}) {{ {unused} return aicf_ok(); }}\n"
         out, source = self.out / "add-hollow.so", self.out / "hollow.c"
         source.write_text(text, encoding="utf-8")

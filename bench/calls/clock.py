@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAUNCHES = 200  # between two synchronisations, at most
+FEWEST = 20  # launches of a block that would take longer than a block should
 WARM_UP = 3  # blocks of each kind that do not count
 
 
@@ -42,8 +43,16 @@ class Row:
     full: Block | None = None
     empty: Block | None = None
     beside: tuple[str, ...] = ()  # rows that it is compared with
-    note: str = ""
     keep: object = None  # what must live as long as the row
+
+    def probe(self) -> None:
+        """One call of each block. What answers False did nothing, and would be timed as fast."""
+        for block in (self.full, self.empty):
+            for function, arguments, names in block.calls if block else ():
+                count = len(arguments) - len(names or ())
+                named = dict(zip(names or (), arguments[count:], strict=True))
+                if function(*arguments[:count], **named) is False:
+                    raise ValueError("it refuses these tensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +89,23 @@ class Result:
     ns: dict[str, Spread] = field(default_factory=dict)
     ratios: dict[str, dict[str, Spread]] = field(default_factory=dict)
 
-    def ratio(self, column: str, beside: str) -> Spread | None:
-        return self.ratios.get(column, {}).get(beside)
-
 
 class Clock:
-    """Times rows by `floor`, the module of floor.c."""
+    """Times rows by `floor`, the module of floor.c.
 
-    def __init__(self, floor: Any, synchronize: Callable[[], object], pairs: int) -> None:
+    A block takes no longer than `longest` nanoseconds where it can: on a busy machine others run in
+    between in most of the long ones, and then also in the median.
+    """
+
+    def __init__(
+        self,
+        floor: Any,
+        synchronize: Callable[[], object],
+        pairs: int,
+        longest: float = math.inf,
+    ) -> None:
         self.floor, self.synchronize, self.pairs = floor, synchronize, pairs
+        self.longest = longest
 
     def call(
         self,
@@ -110,9 +127,9 @@ class Clock:
 
         return Block(run, each, calls)
 
-    def block(self, block: Block) -> float:
+    def block(self, block: Block, launches: int = LAUNCHES) -> float:
         """Nanoseconds a launch."""
-        times = max(1, int(LAUNCHES / block.each))
+        times = max(1, int(launches / block.each))
         taken = block.run(times)
         self.synchronize()
         return taken / times / block.each
@@ -155,16 +172,17 @@ class Clock:
                 timed.setdefault(hollow[key], self.hollow(block))
         order = list(timed)
         seen: dict[Any, list[float]] = {key: [] for key in order}
-        for _ in range(WARM_UP):
-            for key in order:
-                self.block(timed[key])
+        launches = {}
+        for key in order:
+            once = min(self.block(timed[key]) for _ in range(WARM_UP))
+            launches[key] = max(FEWEST, int(min(LAUNCHES, self.longest / max(once, 1))))
         gc.collect()
         gc.disable()
         try:
             for pair in range(self.pairs):
                 turn = pair % len(order)
                 for key in order[turn:] + order[:turn]:
-                    seen[key].append(self.block(timed[key]))
+                    seen[key].append(self.block(timed[key], launches[key]))
         finally:
             gc.enable()
         return {

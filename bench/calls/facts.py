@@ -67,7 +67,9 @@ def machine(device: str) -> dict[str, Any]:
         about |= {"device": name, "driver": driver, "cuda": release.group(1) if release else ""}
     known = ("torch", "numpy", "jax", "cupy", "triton", "numba", "apache-tvm-ffi", "nanobind")
     versions = {name: peers.version(name) for name in known}
-    cupy = next((v for v in map(peers.version, ("cupy", "cupy-cuda13x", "cupy-cuda12x")) if v), None)
+    cupy = next(
+        (v for v in map(peers.version, ("cupy", "cupy-cuda13x", "cupy-cuda12x")) if v), None
+    )
     return about | {
         "python": platform.python_version(),
         "compiler": ask("gcc", "--version").partition("\n")[0],
@@ -114,7 +116,7 @@ def compile_seconds(shop: Workshop) -> float:
 
 
 def import_ms(shop: Workshop) -> tuple[float, float]:
-    """Of the package, and then of one op with the runtime; medians of processes."""
+    """Of the package with the runtime, and then of one op; medians of processes."""
     command = [sys.executable, "-c", IMPORT, str(shop.build / "python")]
     times = [[float(word) for word in run(command).split()] for _ in range(RUNS)]
     package, op = (statistics.median(column) for column in zip(*times, strict=True))
@@ -138,7 +140,11 @@ def figures(shop: Workshop, device: str) -> dict[str, Any]:
     module = next((shop.build / "python" / "aicf_cuda").glob("add.*so"))
     core = next(shop.runtime.glob("_core.*so"))
     sizes = {}
-    for name, path in (("module", module), ("core", core), ("libaicf", shop.runtime / "libaicf.so.1")):
+    for name, path in (
+        ("module", module),
+        ("core", core),
+        ("libaicf", shop.runtime / "libaicf.so.1"),
+    ):
         total, code = size(path, shop.out)
         sizes[name] = {"bytes": total, "device_code": code}
     return {
@@ -150,6 +156,6 @@ def figures(shop: Workshop, device: str) -> dict[str, Any]:
             "tvm_ffi": shop.seconds(shop.out / "tvm.so"),
             "times": round(theirs / ours, 1) if theirs else None,
         },
-        "import_ms": {"package": round(package, 2), "op_and_runtime": round(op, 2)},
+        "import_ms": {"package_and_runtime": round(package, 2), "op": round(op, 2)},
         "sizes": sizes,
     }

@@ -1,7 +1,7 @@
-/* The module `floor`: what every figure is measured with and against. `repeat` calls from C, so that
-   the interpreter's loop is not in the figures; `nothing` is the empty call that is subtracted;
-   `exchange` borrows its tensors through DLPack's C exchange API and does nothing else; `loop` is a
-   C loop of launches. */
+/* The module `floor`: what every figure is measured with and against. `repeat` calls from C, so
+   that the interpreter's loop is not in the figures; `nothing` is the empty call that is
+   subtracted; `exchange` borrows its tensors through DLPack's C exchange API and does nothing else;
+   `loop` is a C loop of launches. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -12,7 +12,8 @@
 
 enum { MOST = 16, ROOM = MOST + 1, CPU = 1 };
 
-/* ---- the C exchange API, as DLPack 1.3 lays it out --------------------------------------------- */
+/* ---- the C exchange API, as DLPack 1.3 lays it out ---------------------------------------------
+ */
 
 typedef struct tensor {
     void *data;
@@ -83,7 +84,8 @@ nothing(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-/* ---- timed loops ------------------------------------------------------------------------------- */
+/* ---- timed loops -------------------------------------------------------------------------------
+ */
 
 static int64_t
 now(void)
@@ -199,10 +201,7 @@ loop(PyObject *module, PyObject *args)
 #define FAST(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    FAST(nothing),
-    FAST(exchange),
-    FAST(repeat),
-    {"loop", loop, METH_VARARGS, NULL},
+    FAST(nothing),         FAST(exchange), FAST(repeat), {"loop", loop, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,5 @@
-/* The launchers of `add`, as the module has them, behind plain pointers for those who are no module. */
+/* The launchers of `add`, as the module has them, behind plain pointers for those who are no
+ * module. */
 #include "launcher.h"
 
 #include <aicf_ops/add.h>

@@ -9,7 +9,6 @@ from typing import Any
 import aicf_cuda
 import aicf_rt
 import numpy as np
-
 from bench.calls import peers
 from bench.calls.clock import LAUNCHES, Block, Call, Row
 from bench.calls.scene import ELEMENTS, Absent, Scene, Three, need
@@ -25,60 +24,53 @@ def floors(scene: Scene) -> Iterator[Row]:
     for kind, three, owners in scene.kinds():
         block = scene.clock.call(scene.clock.floor.exchange, three)
         yield Row(f"bare exchange: {kind}", "bare exchange", kind, None, block, keep=owners)
-    yield from cuda_loops(scene) if scene.cuda else cpu_loops(scene)
+    yield from loops(scene)
     if not scene.cuda:
-        a, b, out = (np.ones(1, "f4") for _ in range(3))
-        block = scene.clock.call(np.add, (a, b, out))
-        yield Row("np.add of one element", "np.add of one element", "numpy", None, block)
+        name = "np.add of one element"
+        yield Row(name, name, "numpy", None, numpy_overhead(scene))
 
 
-def cpu_loops(scene: Scene) -> Iterator[Row]:
+def numpy_overhead(scene: Scene) -> Block:
+    """On the fastest of several arrays: now and then their places cost numpy twice as much."""
+    blocks = [scene.clock.call(np.add, tuple(np.ones((3, 1), "f4"))) for _ in range(8)]
+    return min(blocks, key=lambda block: min(scene.clock.block(block) for _ in range(9)))
+
+
+def loops(scene: Scene) -> Iterator[Row]:
+    """Launches from C. On a GPU by either way to launch, the faster of which is the floor, and by
+    our launcher for comparison."""
     three = scene.three()
-    pointers = [t.data_ptr() for t in three]
-    launcher = scene.address("bench_cpu")
+    addresses = [t.data_ptr() for t in three]
 
-    def loop(times: int) -> int:
-        taken: int = scene.clock.floor.loop(launcher, *pointers, ELEMENTS, 0, times)
-        return taken
+    def of(launcher: int) -> Block:
+        def run(times: int) -> int:
+            taken: int = scene.clock.floor.loop(launcher, *addresses, ELEMENTS, 0, times)
+            return taken
 
-    yield Row("C loop", "C loop", "pointers", Block(loop), keep=three)
+        return Block(run)
 
-
-def cuda_loops(scene: Scene) -> Iterator[Row]:
-    """The faster of two ways to launch is the floor; the other, and our launcher's, are shown."""
-    library = scene.shop.loop()
-    three = scene.three()
-    pointers = [ctypes.c_void_p(t.data_ptr()) for t in three]
-
-    def of(function: Any) -> Block:
+    def way(function: Any) -> Block:
         function.restype = ctypes.c_int64
-        size, stream = ctypes.c_int64(ELEMENTS), ctypes.c_void_p(0)
+        given = [*map(ctypes.c_void_p, addresses), ctypes.c_int64(ELEMENTS), ctypes.c_void_p(0)]
 
-        def loop(times: int) -> int:
-            taken: int = function(*pointers, size, stream, ctypes.c_int64(times))
+        def run(times: int) -> int:
+            taken: int = function(*given, ctypes.c_int64(times))
             if taken < 0:
                 raise RuntimeError("a launch of the C loop failed")
             return taken
 
-        return Block(loop)
+        return Block(run)
 
-    ways = {
-        "<<<>>>": of(library.bench_loop_runtime),
-        "cuLaunchKernel": of(library.bench_loop_driver),
-    }
-    spent = {way: sorted(scene.clock.block(block) for _ in range(21)) for way, block in ways.items()}
-    fast, slow = sorted(ways, key=lambda way: spent[way][10])
-    yield Row("C loop", f"C loop of {fast}", "pointers", ways[fast], keep=three)
-    beside = ("C loop",)
-    yield Row("C loop, slower", f"C loop of {slow}", "pointers", ways[slow], beside=beside)
-    addresses = [t.data_ptr() for t in three]
-    launcher = scene.address("bench_cuda")
-
-    def loop(times: int) -> int:
-        taken: int = scene.clock.floor.loop(launcher, *addresses, ELEMENTS, 0, times)
-        return taken
-
-    yield Row("C loop, ours", "C loop of our launcher", "pointers", Block(loop), beside=beside)
+    if scene.cuda:
+        library = scene.shop.loop()
+        blocks = [way(library.bench_loop_runtime), way(library.bench_loop_driver)]
+    else:
+        blocks = [of(scene.address("bench_cpu"))]
+    for name, block in zip(scene.loops, blocks, strict=True):
+        yield Row(name, name, "pointers", block, keep=three)
+    if scene.cuda:
+        ours = "C loop of our launcher"
+        yield Row(ours, ours, "pointers", of(scene.address("bench_cuda")), beside=scene.loops)
 
 
 # ---- the forms of a call on torch's tensors ----------------------------------------------------
@@ -106,20 +98,20 @@ class Forms:
 
     def torch(self) -> Iterator[Row]:
         for kind, three, owners in self.scene.kinds():
-            beside = (f"bare exchange: {kind}", "C loop", f"tvm-ffi: {kind}")
+            beside = (f"bare exchange: {kind}", *self.scene.loops, f"tvm-ffi: {kind}")
             yield from self.direct(kind, three, beside, owners)
-        yield from self.bound(("C loop", "typed: torch"))
+        yield from self.bound((*self.scene.loops, "typed: torch"))
 
     def direct(
         self, kind: str, three: Three, beside: tuple[str, ...], keep: object = None
     ) -> Iterator[Row]:
         """The forms that read their tensors at each call."""
-        a, b, out = three
+        two = three[:2]
         named = ("a", "b", "out")
         yield self.row("typed", kind, lambda m: ((m.add_f32, three, None),), beside, keep=keep)
         yield self.row("typed, named", kind, lambda m: ((m.add_f32, three, named),), beside)
         yield self.row("generic, out=", kind, lambda m: ((m.add, three, ("out",)),), beside)
-        yield self.row("generic, allocating", kind, lambda m: ((m.add, (a, b), None),), beside)
+        yield self.row("generic, allocating", kind, lambda m: ((m.add, two, None),), beside)
 
     def bound(self, beside: tuple[str, ...]) -> Iterator[Row]:
         """Calls of tensors of their own: what a call has bound is held."""
@@ -151,15 +143,15 @@ class Forms:
                 absent[f"{make.__name__} tensors"] = str(reason)
 
     def numpy(self) -> Iterator[Row]:
-        beside = ("np.add of one element", "np.add: numpy")
-        yield from self.direct("numpy", peers.arrays(), beside)
-        strided = peers.strided_arrays()
-        beside = ("np.add: numpy, strided",)
-        yield self.row("typed", "numpy, strided", lambda m: ((m.add_f32, strided, None),), beside)
+        overhead = "np.add of one element"
+        yield from self.direct("numpy", peers.arrays(), (overhead, "np.add: numpy"))
+        kind, strided = "numpy, strided", peers.strided_arrays()
+        beside = (overhead, f"np.add: {kind}")
+        yield self.row("typed", kind, lambda m: ((m.add_f32, strided, None),), beside)
 
     def own(self) -> Iterator[Row]:
         three = tuple(aicf_rt.empty((ELEMENTS,), "f32", self.scene.device) for _ in range(3))
-        beside = ("typed: torch", "C loop")
+        beside = ("typed: torch", *self.scene.loops)
         yield self.row("typed", "aicf_rt", lambda m: ((m.add_f32, three, None),), beside)
 
     def jax(self) -> Iterator[Row]:
@@ -168,14 +160,16 @@ class Forms:
         a, b = jnp.ones(ELEMENTS, "f4"), jnp.ones(ELEMENTS, "f4")
         out = np.ones(ELEMENTS, "f4")
         beside = ("typed: numpy",)
-        yield self.row("typed", "jax, out numpy", lambda m: ((m.add_f32, (a, b, out), None),), beside)
+        yield self.row(
+            "typed", "jax, out numpy", lambda m: ((m.add_f32, (a, b, out), None),), beside
+        )
         yield self.row("generic, allocating", "jax", lambda m: ((m.add, (a, b), None),),
                        ("generic, allocating: torch",))  # fmt: skip
 
     def cupy(self) -> Iterator[Row]:
         cupy = need("cupy")
         three = tuple(cupy.ones(ELEMENTS, "f4") for _ in range(3))
-        beside = ("typed: torch", "C loop", "cupy RawKernel: cupy")
+        beside = ("typed: torch", *self.scene.loops, "cupy RawKernel: cupy")
         yield self.row("typed", "cupy", lambda m: ((m.add_f32, three, None),), beside)
 
     def mixed(self) -> Iterator[Row]:

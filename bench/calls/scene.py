@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 from bench.calls.build import Workshop
 from bench.calls.clock import Clock
 
@@ -28,7 +27,7 @@ class Absent(Exception):
 
 def need(module: str) -> Any:
     """A module that may not be installed."""
-    if importlib.util.find_spec(module) is None:
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
         raise Absent("not installed")
     return importlib.import_module(module)
 
@@ -46,6 +45,12 @@ class Scene:
     def cuda(self) -> bool:
         return self.device == "cuda"
 
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The rows that are C loops of launches."""
+        ways = ("<<<>>>", "cuLaunchKernel") if self.cuda else ("the launcher",)
+        return tuple(f"C loop: {way}" for way in ways)
+
     def three(self) -> Three:
         """Tensors of torch that nobody else has."""
         a, b, out = (torch.ones(ELEMENTS, device=self.device) for _ in range(3))
@@ -54,8 +59,8 @@ class Scene:
     def held(self) -> tuple[Three, list[Any]]:
         """Tensors, and their owners in C++.
 
-        torch makes a Python reference at each 1 -> 2 of a tensor's C++ count and drops it at 2 -> 1,
-        so that one which a capsule owns as well is borrowed at a third of the cost.
+        torch makes a Python reference at each 1 -> 2 of a tensor's C++ count and drops it at
+        2 -> 1, so that one which a capsule owns as well is borrowed at a third of the cost.
         """
         three = self.three()
         return three, [t.__dlpack__() for t in three]

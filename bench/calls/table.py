@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+DASH = "\N{EN DASH}"  # in a column that is not measured for a row
 COLUMNS = ("empty", "full")
 HEAD = (
     f"{'call':24}{'tensors':18}{'no launch':>10}{'/ bare':>8}{'/ tvm':>7}"
@@ -12,16 +13,13 @@ HEAD = (
 
 
 def number(value: float | None, width: int, digits: int) -> str:
-    return f"{value:{width}.{digits}f}" if value is not None else f"{'–':>{width}}"
+    return f"{value:{width}.{digits}f}" if value is not None else f"{DASH:>{width}}"
 
 
 def beside(row: dict[str, Any], column: str, start: str) -> float | None:
-    """The ratio to the row whose name starts so."""
-    for name, ratio in row["ratios"].get(column, {}).items():
-        if name.startswith(start):
-            found: float = ratio["median"]
-            return found
-    return None
+    """The largest ratio to a row whose name starts so."""
+    found = row["ratios"].get(column, {}).items()
+    return max((r["median"] for name, r in found if name.startswith(start)), default=None)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -39,9 +37,10 @@ def line(row: dict[str, Any]) -> str:
 def text(data: dict[str, Any]) -> str:
     """All of it; the marks last."""
     about = ", ".join(f"{k} {v}" for k, v in data["versions"].items())
+    pairs = data["method"]["pairs"]
     lines = [
         f"add_f32 of 1,024 elements on {data['device']}, {data['date']}: ns a call above an empty",
-        f"Python call, medians of {data['method']['pairs']} pairs; Python {data['python']}, {about}",
+        f"Python call, medians of {pairs} pairs; Python {data['python']}, {about}",
         "",
         HEAD,
         *map(line, data["rows"]),
@@ -53,11 +52,12 @@ def text(data: dict[str, Any]) -> str:
         "",
         "compile: "
         + ", ".join(f"{k} {v} s" for k, v in seconds.items() if k != "times" and v is not None),
-        f"import: package {imported['package']} ms, one op and the runtime "
-        f"{imported['op_and_runtime']} ms",
+        f"import: package and runtime {imported['package_and_runtime']} ms, then one op "
+        f"{imported['op']} ms",
         "bytes, stripped: "
         + ", ".join(
-            f"{k} {v['bytes']:,}" + (f" ({v['device_code']:,} of device code)" * bool(v["device_code"]))
+            f"{k} {v['bytes']:,}"
+            + (f" ({v['device_code']:,} of device code)" * bool(v["device_code"]))
             for k, v in data["sizes"].items()
         ),
         "",

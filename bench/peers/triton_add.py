@@ -1,6 +1,6 @@
 """The kernel of Triton's row: Triton reads its source, so it is a file of its own."""
 
-# ruff: noqa: ANN001, ANN201, N803
+# ruff: noqa: ANN001, ANN201
 # mypy: ignore-errors
 
 import triton
