@@ -109,6 +109,7 @@ def test_blocks_are_short_and_in_turn() -> None:
     assert len(synchronised) == len(floor.order) + len(launches)
     timed = floor.order[-8 * 3 :]
     assert {tuple(timed[i : i + 3]).count("a") for i in range(0, len(timed), 3)} == {1}
+    assert {timed[i] for i in range(0, len(timed), 3)} == {"a", "b", "nothing"}
     short = Clock(floor, lambda: None, 3, longest=5000)
     launches.clear()
     short.measure(Row("loop", "C", "", Block(loop)), [])
