@@ -33,8 +33,9 @@ def run(command: str | Sequence[str]) -> str:
     )
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
+        told = [line for line in said if "error" in line] or said
         shown = command if isinstance(command, str) else shlex.join(command)
-        raise BuildError(f"{shown.split()[0]} failed: " + " / ".join(said[:4])[:600])
+        raise BuildError(f"{shown.split()[0]} failed: " + " / ".join(told[:3])[:600])
     return done.stdout
 
 

@@ -86,7 +86,7 @@ def torch_command(scene: Scene, source: Path, out: Path) -> list[str]:
     if scene.cuda:
         flags.append("-DWITH_CUDA")
         places.append(Path(scene.shop.toolkit()))
-        libraries += ["c10_cuda", "torch_cuda"]
+        libraries.append("c10_cuda")
     return [
         *compile_command(*flags, *(f"-isystem{place}" for place in places)),
         str(source),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 DASH = "\N{EN DASH}"  # in a column that is not measured for a row
@@ -16,15 +17,17 @@ def number(value: float | None, width: int, digits: int) -> str:
     return f"{value:{width}.{digits}f}" if value is not None else f"{DASH:>{width}}"
 
 
-def beside(row: dict[str, Any], column: str, start: str) -> float | None:
-    """The largest ratio to a row whose name starts so."""
+def beside(
+    row: dict[str, Any], column: str, start: str, pick: Callable[..., float | None] = max
+) -> float | None:
+    """The ratio to the rows whose names start so: to the fastest of them, by `min` the slowest."""
     found = row["ratios"].get(column, {}).items()
-    return max((r["median"] for name, r in found if name.startswith(start)), default=None)
+    return pick((r["median"] for name, r in found if name.startswith(start)), default=None)
 
 
 def line(row: dict[str, Any]) -> str:
     empty, full = (row["ns"].get(c, {}).get("median") for c in COLUMNS)
-    against = beside(row, "full", "typed") or beside(row, "full", "generic")
+    against = beside(row, "full", "typed", min) or beside(row, "full", "generic")
     return (
         f"{row['who']:24}{row['tensors']:18}"
         f"{number(empty, 10, 1)}{number(beside(row, 'empty', 'bare'), 8, 2)}"
