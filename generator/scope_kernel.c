@@ -266,6 +266,18 @@ kernel_plain(const cursor *c)
     return true;
 }
 
+/* Of tensors of one shape same_shape() is always true. */
+static bool
+kernel_asks(const cursor *c)
+{
+    bool guarded = false;
+    for (int i = 0; i < c->kernel->guards.count; i++) {
+        const expr *test = c->kernel->guards.items[i].test;
+        guarded |= test->kind != EXPR_CALL || test->function != FN_SAME_SHAPE;
+    }
+    return guarded || c->kernel->workspace || c->kernel->libs.count;
+}
+
 static const char *
 kernel_lines(const cursor *c, buffer *scratch)
 {
@@ -307,6 +319,7 @@ static const field kernel_fields[] = {
     TEXT("src", kernel_src),
     FLAG("plain", kernel_plain),
     NUMBER("lines", kernel_lines),
+    FLAG("asks", kernel_asks),
     FLAG("workspace", kernel_workspace),
     TEXT("workspace_text", kernel_workspace_text),
     PYTHON("workspace_python", kernel_workspace_python),

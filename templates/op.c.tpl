@@ -234,6 +234,9 @@ static const aicf_kernel kernels[] = {
 @{if k.plain}
         .lines = @{k.lines|number},
         .plain = true,
+@{if k.asks}
+        .asks = true,
+@{end}
 @{end}
         .entries =
             (const aicf_entry[]){

@@ -10,23 +10,22 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from bench.calls import peers
-from bench.calls.build import ROOT, Workshop, run
+from bench.calls.build import ROOT, Workshop, run, seconds
 
 RUNS = 9  # of an import, each in a process of its own
 
 IMPORT = """\
 import sys, time
 sys.path.insert(0, sys.argv[1])
-start = time.perf_counter()
+start = time.process_time()
 import aicf_cuda
-package = time.perf_counter()
+package = time.process_time()
 aicf_cuda.add
-print((package - start) * 1e3, (time.perf_counter() - package) * 1e3)
+print((package - start) * 1e3, (time.process_time() - package) * 1e3)
 """
 
 # All that the call path is made of.
@@ -82,17 +81,6 @@ def machine(device: str) -> dict[str, Any]:
 # ---- compile time ------------------------------------------------------------------------------
 
 
-def clocked(commands: list[str], runs: int) -> float:
-    """Seconds that the commands take one after the other, median."""
-    spent = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        for command in commands:
-            run(command)
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent)
-
-
 def compile_seconds(shop: Workshop) -> float:
     """The generated C of one op to a module: two files and the link. Its kernels are compiled by
     themselves, as the peers' are."""
@@ -109,14 +97,14 @@ def compile_seconds(shop: Workshop) -> float:
         f"{module} -c {shop.generated}/modules/add.c -o {scratch}/module.o",
         f"{shop.record('link')} {objects} {shop.runtime_flags()} -o {scratch}/add.so",
     ]
-    return clocked(commands, 5)
+    return statistics.median(seconds(commands) for _ in range(5))
 
 
 # ---- import time and sizes ---------------------------------------------------------------------
 
 
 def import_ms(shop: Workshop) -> tuple[float, float]:
-    """Of the package with the runtime, and then of one op; medians of processes."""
+    """Processor time of the package with the runtime, and then of one op; medians of processes."""
     command = [sys.executable, "-c", IMPORT, str(shop.build / "python")]
     times = [[float(word) for word in run(command).split()] for _ in range(RUNS)]
     package, op = (statistics.median(column) for column in zip(*times, strict=True))
@@ -132,28 +120,34 @@ def size(path: Path, scratch: Path) -> tuple[int, int]:
     return stripped.stat().st_size, device
 
 
+def host_bytes(path: Path, scratch: Path) -> int:
+    total, code = size(path, scratch)
+    return total - code
+
+
 def figures(shop: Workshop, device: str) -> dict[str, Any]:
     """Beside the table. What could not be measured is None."""
     ours = compile_seconds(shop)
-    theirs = shop.seconds(shop.out / f"extension_{device}.so")
+    theirs = shop.spent(shop.out / f"extension_{device}.so")
     package, op = import_ms(shop)
-    module = next((shop.build / "python" / "aicf_cuda").glob("add.*so"))
     core = next(shop.runtime.glob("_core.*so"))
+    files = {"core": core, "libaicf": shop.runtime / "libaicf.so.1"}
+    # The op that is measured, and the one that is largest beside its device code.
+    ops = sorted((shop.build / "python" / "aicf_cuda").glob("*.so"))
+    largest = max(ops, key=lambda path: host_bytes(path, shop.out))
+    files |= {"add": next(p for p in ops if p.name.startswith("add."))}
+    files |= {f"largest op, {largest.name.partition('.')[0]}": largest}
     sizes = {}
-    for name, path in (
-        ("module", module),
-        ("core", core),
-        ("libaicf", shop.runtime / "libaicf.so.1"),
-    ):
+    for name, path in files.items():
         total, code = size(path, shop.out)
         sizes[name] = {"bytes": total, "device_code": code}
     return {
         "compile_s": {
             "module": round(ours, 3),
             "torch_extension": theirs,
-            "torch_op": shop.seconds(shop.out / f"operator_{device}.so"),
-            "nanobind": shop.seconds(shop.out / "bench_nanobind.so"),
-            "tvm_ffi": shop.seconds(shop.out / "tvm.so"),
+            "torch_op": shop.spent(shop.out / f"operator_{device}.so"),
+            "nanobind": shop.spent(shop.out / "bench_nanobind.so"),
+            "tvm_ffi": shop.spent(shop.out / "tvm.so"),
             "times": round(theirs / ours, 1) if theirs else None,
         },
         "import_ms": {"package_and_runtime": round(package, 2), "op": round(op, 2)},

@@ -82,6 +82,7 @@ MARKS = (
 PRODUCERS = 2.0
 COMPILE = 50.0
 MODULE_BYTES = 100_000
+RUNTIME = ("core", "libaicf")
 
 # Rows of ours that rivals stand beside: what is compared with peers.
 OURS = ("typed", "generic, allocating")
@@ -115,7 +116,7 @@ class Verdict:
         if self.value is None:
             return f"{self.what:78} at most {self.most:<8g} {word}"
         interval = "" if self.low == self.high else f"[{self.low:.2f} {self.high:.2f}]"
-        return f"{self.what:78} at most {self.most:<8g} {self.value:9.2f} {interval:14} {word}"
+        return f"{self.what:78} at most {self.most:<8g} {self.value:9.3g} {interval:14} {word}"
 
 
 def verdicts(
@@ -175,9 +176,11 @@ def sizes(figures: dict[str, Any]) -> Iterator[Verdict]:
     what = "a module's compile time / that of a torch extension"
     spread = Spread(1 / times, 1 / times, 1 / times) if times else None
     yield Verdict.of(what, spread, 1 / COMPILE, 0.01)
-    module = figures["sizes"]["module"]
-    host = (module["bytes"] - module["device_code"]) / MODULE_BYTES
-    yield Verdict.of("a module beside its device code / 100 kB", Spread(host, host, host), 1.0, 0.4)
+    for name, held in figures["sizes"].items():
+        if name not in RUNTIME:
+            host = (held["bytes"] - held["device_code"]) / MODULE_BYTES
+            what = f"a module beside its device code / 100 kB: {name}"
+            yield Verdict.of(what, Spread(host, host, host), 1.0, 0.4)
 
 
 OWN = frozenset(

@@ -53,10 +53,10 @@ def text(data: dict[str, Any]) -> str:
     seconds, imported = data["compile_s"], data["import_ms"]
     lines += [
         "",
-        "compile: "
+        "compile, processor time: "
         + ", ".join(f"{k} {v} s" for k, v in seconds.items() if k != "times" and v is not None),
-        f"import: package and runtime {imported['package_and_runtime']} ms, then one op "
-        f"{imported['op']} ms",
+        f"import, processor time: package and runtime {imported['package_and_runtime']} ms, "
+        f"then one op {imported['op']} ms",
         "bytes, stripped: "
         + ", ".join(
             f"{k} {v['bytes']:,}"

@@ -12,8 +12,8 @@ template <typename T, typename Device>
 using array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, Device>;
 
 template <typename Device, bool hollow>
-static bool add(
-    array<const float, Device> a, array<const float, Device> b, array<float, Device> out)
+static bool
+add(array<const float, Device> a, array<const float, Device> b, array<float, Device> out)
 {
     if (b.shape(0) != a.shape(0) || out.shape(0) != a.shape(0) || b.device_id() != a.device_id() ||
         out.device_id() != a.device_id()) {

@@ -4,20 +4,23 @@
 
 static bench_launcher *on_cpu, *on_cuda, *nothing;
 
-static void setup(int64_t cpu, int64_t cuda, int64_t none)
+static void
+setup(int64_t cpu, int64_t cuda, int64_t none)
 {
     on_cpu = reinterpret_cast<bench_launcher *>(cpu);
     on_cuda = reinterpret_cast<bench_launcher *>(cuda);
     nothing = reinterpret_cast<bench_launcher *>(none);
 }
 
-static bool fits(const at::Tensor &t, const at::Tensor &a)
+static bool
+fits(const at::Tensor &t, const at::Tensor &a)
 {
     return t.scalar_type() == at::kFloat && t.device() == a.device() && t.is_contiguous() &&
            t.sizes() == a.sizes();
 }
 
-static void *stream_of(const at::Tensor &t)
+static void *
+stream_of(const at::Tensor &t)
 {
 #ifdef WITH_CUDA
     if (t.is_cuda()) {
@@ -29,7 +32,8 @@ static void *stream_of(const at::Tensor &t)
 }
 
 template <bool hollow>
-static bool add(const at::Tensor &a, const at::Tensor &b, const at::Tensor &out)
+static bool
+add(const at::Tensor &a, const at::Tensor &b, const at::Tensor &out)
 {
     if (!fits(a, a) || !fits(b, a) || !fits(out, a)) {
         return false;

@@ -7,7 +7,8 @@
 #include "launcher.h"
 #include "torch_add.h"
 
-static void add_out(const at::Tensor &a, const at::Tensor &b, at::Tensor out)
+static void
+add_out(const at::Tensor &a, const at::Tensor &b, at::Tensor out)
 {
     TORCH_CHECK(add<false>(a, b, out), "add_out: these tensors do not fit");
 }

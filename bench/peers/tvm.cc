@@ -9,14 +9,16 @@ namespace ffi = tvm::ffi;
 
 static bench_launcher *on_cpu, *on_cuda, *nothing;
 
-static void setup(int64_t cpu, int64_t cuda, int64_t none)
+static void
+setup(int64_t cpu, int64_t cuda, int64_t none)
 {
     on_cpu = reinterpret_cast<bench_launcher *>(cpu);
     on_cuda = reinterpret_cast<bench_launcher *>(cuda);
     nothing = reinterpret_cast<bench_launcher *>(none);
 }
 
-static bool fits(const ffi::TensorView &t, const ffi::TensorView &a)
+static bool
+fits(const ffi::TensorView &t, const ffi::TensorView &a)
 {
     if (t.dtype().code != kDLFloat || t.dtype().bits != 32 || t.dtype().lanes != 1) {
         return false;
@@ -33,7 +35,9 @@ static bool fits(const ffi::TensorView &t, const ffi::TensorView &a)
     return true;
 }
 
-template <bool hollow> static bool add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out)
+template <bool hollow>
+static bool
+add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out)
 {
     if (!fits(a, a) || !fits(b, a) || !fits(out, a)) {
         return false;

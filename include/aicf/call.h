@@ -184,6 +184,7 @@ typedef struct aicf_kernel {
     const char *layout_text; /* as in the row, for explain: "layout flat" */
     uint64_t lines;          /* bit p: a view of parameter p is one dim where all are plain */
     bool plain;              /* it takes plain tensors whatever their rank, as pointers and lines */
+    bool asks;               /* then too it has guards, a workspace or libraries to look at */
     const aicf_entry *entries;             /* one a variant; `launch` NULL: not for these dtypes */
     const char *const *guards;             /* texts, NULL at the end; NULL: none */
     int (*guard)(const aicf_scope *scope); /* the first guard that fails, or -1; NULL: none */

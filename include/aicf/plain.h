@@ -223,7 +223,7 @@ aicf_plain_holds(
     uint64_t present)
 {
     aicf_pack packs[AICF_MAX_DIMS];
-    if (!kernel->guard && !kernel->workspace && !kernel->libs) {
+    if (!kernel->asks) {
         return true;
     }
     for (int d = 0; d < op->dim_count; d++) {

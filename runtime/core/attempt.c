@@ -83,6 +83,14 @@ begin(const aicf_handle *handle, aicf_call *call, int variant)
     memcpy(call, handle->images + (size_t)variant * size, size);
 }
 
+/* Whose framework says which stream is current: on a device, the first tensor's that has streams.
+ */
+static inline const source *
+lead_of(const aicf_call *call, const aicf_tensor *t)
+{
+    return backend_of_call(call)->host ? NULL : stream_lead(t, call->count);
+}
+
 PyObject *
 attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
 {
@@ -104,8 +112,16 @@ attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
         begin(handle, call, variant);
         status = op->prepare(t, call);
     }
-    if (status.kind == AICF_OK) {
-        status = launch_borrowed(handle, call, t);
+    if (status.kind == AICF_OK && call->launch) {
+        if (launch_is_brief(handle, call)) {
+            status = call->launch(call);
+        } else {
+            const source *lead = lead_of(call, t);
+            if (lead && streams_differ(t, call->count, lead)) {
+                return NULL; /* one stream has to wait for another */
+            }
+            status = launch(handle, call, lead);
+        }
     }
     return status.kind == AICF_OK            ? Py_NewRef(Py_True)
            : status.kind == AICF_UNSUPPORTED ? Py_NewRef(Py_False)

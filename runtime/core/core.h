@@ -349,20 +349,6 @@ const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 /* stream.c: the first tensor whose framework has streams, NULL: none. */
 const source *stream_lead(const aicf_tensor *t, int count);
 
-/* Launches a prepared call whose tensors are all borrowed: none waits for another stream. */
-static inline aicf_status
-launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t)
-{
-    if (!call->launch) {
-        return aicf_ok();
-    }
-    if (launch_is_brief(handle, call)) {
-        return call->launch(call);
-    }
-    const source *lead = backend_of_call(call)->host ? NULL : stream_lead(t, call->count);
-    return launch(handle, call, lead);
-}
-
 
 /* stream.c: the framework's current stream on the device, or the default where nobody says. */
 aicf_stream stream_current(const source *lead, aicf_device device);

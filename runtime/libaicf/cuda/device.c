@@ -18,6 +18,10 @@ static _Atomic uint64_t started, held;
 /* The driver's numbers of devices, with one added; 0 is one that was not asked for yet. */
 static _Atomic int numbers[MAX_DEVICES];
 
+/* There is one device: it is every thread's current one. How many there are does not change while a
+   process lives. */
+static _Atomic bool alone;
+
 static uint64_t
 bit_of(int device)
 {
@@ -71,6 +75,9 @@ device_is_current(int32_t device)
 {
     CUdevice now;
     const driver *d = driver_fast();
+    if (atomic_load_explicit(&alone, memory_order_relaxed)) {
+        return d && device == 0;
+    }
     return d && bit_of(device) && d->current(&now) == CUDA_SUCCESS &&
            atomic_load_explicit(&numbers[device], memory_order_relaxed) == now + 1;
 }
@@ -80,8 +87,11 @@ device_learn(int32_t device)
 {
     CUdevice number;
     const driver *d = driver_fast();
+    int count;
     if (d && bit_of(device) && d->get_device(&number, device) == CUDA_SUCCESS) {
         atomic_store_explicit(&numbers[device], number + 1, memory_order_relaxed);
+        bool one = cudaGetDeviceCount(&count) == cudaSuccess && count == 1;
+        atomic_store_explicit(&alone, one, memory_order_relaxed);
     }
 }
 
