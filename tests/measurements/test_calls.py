@@ -139,7 +139,7 @@ def test_a_call_that_refuses_is_not_timed() -> None:
 
 FIGURES = {
     "compile_s": {"times": 100.0},
-    "sizes": {"module": {"bytes": 150_000, "device_code": 20_000}},
+    "sizes": {"add": {"bytes": 150_000, "device_code": 20_000}},
 }
 
 
@@ -223,7 +223,7 @@ def test_two_producers_are_beside_the_slower() -> None:
 def test_sizes_and_compile_time_have_marks() -> None:
     found = by_name("cpu", [], {})
     assert found["a module's compile time / that of a torch extension"].value == 0.01
-    assert found["a module beside its device code / 100 kB"].value == 1.3
+    assert found["a module beside its device code / 100 kB: add"].value == 1.3
 
 
 # ---- a short run -------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_marks_and_figures_beside_the_table(report: tuple[dict[str, Any], str]) 
     assert len(data["marks"]) > 10
     assert data["compile_s"]["module"] > 0
     assert data["import_ms"]["package_and_runtime"] > 0
-    assert 0 < data["sizes"]["module"]["bytes"] < 1_000_000
+    assert 0 < data["sizes"]["add"]["bytes"] < 1_000_000
 
 
 @promise
