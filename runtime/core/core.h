@@ -55,8 +55,9 @@ typedef struct core_state {
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
     PyObject *names[NAME_COUNT];
-    PyObject *forward_ad;    /* torch.autograd.forward_ad; NULL: no tensor was asked yet */
-    PyThread_type_lock lock; /* of `sources`; no Python runs under it */
+    PyObject *forward_ad;        /* torch.autograd.forward_ad; NULL: no tensor was asked yet */
+    PyObject *increment_version; /* torch.autograd.graph's; NULL: none was written yet */
+    PyThread_type_lock lock;     /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int numpy_layout;    /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
     int storage_address; /* word of torch's storages: 0 not looked for, -1 none */
@@ -294,7 +295,7 @@ bool torch_ask_forward(core_state *core);
 /* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on.
  */
 int torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused);
-int torch_written(PyObject *object);
+int torch_written(core_state *core, PyObject *object);
 
 /* An empty aicf_tensor that only says why it is refused. */
 void tensor_refuse(aicf_tensor *t, aicf_check check);
@@ -330,9 +331,9 @@ backend_of_call(const aicf_call *call)
     return op->backends[op->kernels[call->kernel].backend].backend;
 }
 
-/* What takes 50 us lets others run: an elementwise kernel moves this many bytes in that time,
-   others compute more a byte. */
-enum { LONG_BYTES = 512 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
+/* What takes 50 us lets others run: the slowest elementwise kernel moves this many bytes in that
+   time, others compute more a byte (docs/measurements/gil.json). */
+enum { LONG_BYTES = 64 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
 
 /* Whether a prepared call may be launched by its function alone: on the host, soon over, nothing to
    set and nothing to wait for. */
@@ -348,7 +349,6 @@ const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 
 /* stream.c: the first tensor whose framework has streams, NULL: none. */
 const source *stream_lead(const aicf_tensor *t, int count);
-
 
 /* stream.c: the framework's current stream on the device, or the default where nobody says. */
 aicf_stream stream_current(const source *lead, aicf_device device);

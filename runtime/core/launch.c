@@ -102,8 +102,10 @@ with_backend_memory(aicf_handle *handle, aicf_call *call, const aicf_backend *ba
     if (!backend->allocate) {
         return (aicf_status){.kind = AICF_NO_MEMORY};
     }
-    aicf_status status =
-        backend->allocate(call->device, call->stream, call->workspace_size, &call->workspace);
+    aicf_status status;
+    Py_BEGIN_ALLOW_THREADS; /* may wait for the device */
+    status = backend->allocate(call->device, call->stream, call->workspace_size, &call->workspace);
+    Py_END_ALLOW_THREADS;
     if (status.kind == AICF_OK) {
         status = launch_kernel(handle, call, backend);
         aicf_status released = backend->release(call->device, call->stream, call->workspace);

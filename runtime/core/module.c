@@ -154,6 +154,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->unsupported);
     Py_VISIT(state->backend_error);
     Py_VISIT(state->forward_ad);
+    Py_VISIT(state->increment_version);
     Py_VISIT(state->backend_lost);
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
@@ -167,6 +168,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->unsupported);
     Py_CLEAR(state->backend_error);
     Py_CLEAR(state->forward_ad);
+    Py_CLEAR(state->increment_version);
     Py_CLEAR(state->backend_lost);
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);

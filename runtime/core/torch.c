@@ -89,11 +89,16 @@ torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8
 
 /* Tells autograd that a tensor which it may have saved has changed. */
 int
-torch_written(PyObject *object)
+torch_written(core_state *core, PyObject *object)
 {
-    PyObject *graph = PyImport_ImportModule("torch.autograd.graph");
-    PyObject *done = graph ? PyObject_CallMethod(graph, "increment_version", "O", object) : NULL;
-    Py_XDECREF(graph);
+    if (!core->increment_version) {
+        PyObject *graph = PyImport_ImportModule("torch.autograd.graph");
+        core->increment_version = graph ? PyObject_GetAttrString(graph, "increment_version") : NULL;
+        Py_XDECREF(graph);
+    }
+    PyObject *done = core->increment_version
+                         ? PyObject_CallFunctionObjArgs(core->increment_version, object, NULL)
+                         : NULL;
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
