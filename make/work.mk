@@ -1,6 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
 .PHONY: all help clean bootstrap demo test test-gpu check check-table promises format dist profile \
-    release new-op bench-opgen bench-gpu bench-launch bench-calls sanitize
+    release new-op bench-gil bench-opgen bench-gpu bench-launch bench-calls sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -102,6 +102,9 @@ profile: ## OP=name: print the command that profiles its kernels on a GPU
 
 bench-opgen: $(OPGEN) ## opgen on 1,000 and 10,000 rows, beside its marks
 	@$(PYTHON) bench/opgen.py $(OPGEN) --json docs/measurements/opgen.json
+
+bench-gil: all ## when a CPU launch lets go of the GIL: docs/measurements/gil.json
+	@PYTHONPATH=$(B)/python $(PYTHON) bench/gil.py --json docs/measurements/gil.json
 
 dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
