@@ -209,7 +209,10 @@ put_verdict(text *out, const binding *b, const aicf_call *call, int index, fit f
     case FIT_WORKSPACE: text_put(out, "its workspace is too large to count"); break;
     case FIT_LIB:
         text_put(
-            out, "library %s was not found (AICF_LIB_<NAME> says where)", kernel->libs[detail]);
+            out,
+            "library %s was not found, or not in a build that can be used "
+            "(AICF_LIB_<NAME> says where)",
+            kernel->libs[detail]);
         break;
     }
 }
