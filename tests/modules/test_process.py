@@ -114,12 +114,15 @@ def test_a_fork_while_threads_are_in_kernels(alone: Alone, kernel: str, child: s
 
 @pytest.mark.promise("PROCESS-fork")
 def test_a_fork_in_a_child_and_from_a_thread(alone: Alone) -> None:
+    """Each starts as many threads as the first had."""
     code = """
         products = [Product(kernel, 300) for kernel in ("loop", "blas")]
         def fork(depth):
             if os.fork() == 0:
-                for p in products:
-                    p.again()
+                assert len(os.listdir("/proc/self/task")) == 1
+                products[0].again()
+                assert len(os.listdir("/proc/self/task")) == 3
+                products[1].again()
                 if depth:
                     fork(depth - 1)
                 os._exit(0)
@@ -139,7 +142,7 @@ def test_a_fork_in_a_child_and_from_a_thread(alone: Alone) -> None:
         t.join()
         assert not failed
     """
-    alone(HEAD + textwrap.dedent(code))
+    alone(HEAD + textwrap.dedent(code), AICF_THREADS="3")
 
 
 WORKERS = '''
@@ -529,14 +532,15 @@ def test_a_thread_ticks_beside_a_long_product(alone: Alone, kernel: str, form: s
 
 
 @pytest.mark.promise("S7", "PROCESS-threads")
-def test_a_thread_ticks_beside_long_elementwise_calls(alone: Alone) -> None:
-    """Hundreds of milliseconds of calls that take a millisecond or so each."""
+def test_a_thread_ticks_beside_a_long_elementwise_call(alone: Alone) -> None:
     prepare = """
-x = np.ones(1 << 22, "f4")
-y = np.ones(1 << 22, "f4")
+x = np.ones(1 << 24, "f4")
+gelu_bwd = importlib.import_module("aicf_cuda.gelu_bwd")
+out = np.zeros_like(x)
+gelu_bwd.gelu_bwd_f32(x[:8], x[:8], out[:8])
 """
-    calls = "[add.add_f32(x, x, y) for _ in range(100)]"
-    alone(HEAD + prepare + textwrap.dedent(TICKS).replace("CALL", calls))
+    call = "assert gelu_bwd.gelu_bwd_f32(x, x, out)"
+    alone(HEAD + prepare + textwrap.dedent(TICKS).replace("CALL", call), AICF_THREADS="1")
 
 
 @pytest.mark.promise("KERNELS-threads")
