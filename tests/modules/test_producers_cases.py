@@ -176,7 +176,9 @@ def test_an_out_of_another_order_is_written_in_place(add: Any) -> None:
 
 
 @pytest.mark.promise("A4", "D4")
-@pytest.mark.parametrize("places", itertools.permutations(((1, 0), (2, 0), (2, 1)), 2), ids=repr)
+@pytest.mark.parametrize(
+    "places", list(itertools.permutations(((1, 0), (2, 0), (2, 1)), 2)), ids=repr
+)
 @pytest.mark.parametrize("form", ["generic", "bind", "explain"])
 def test_two_devices_are_both_named(
     zoo: Any, fake: Fake, form: str, places: tuple[tuple[int, int], ...]

@@ -267,6 +267,9 @@ def test_types_of_one_framework_are_one(zoo: Any, fake: Fake) -> None:
     assert zoo.twin.twin_f32(framework.type()(on_cuda()), framework.type()(on_cuda())) is True
     assert fake.of("wait") == []
     assert fake.of("launch") == ["launch 0 5"]
+    fake.reset()
+    assert zoo.twin.twin_f32(framework.type()(on_cuda()), framework.type()(on_cuda()), stream=9)
+    assert fake.of("wait") == ["wait 0 9 5"]
 
 
 @pytest.mark.promise("STREAMS-one-rule", "S4", "T10")
@@ -287,11 +290,12 @@ def test_waits_of_several_kinds_add_up(
 
 
 @pytest.mark.promise("STREAMS-one-rule", "FAULT-13")
+@pytest.mark.parametrize("which", ["wait", "wait 0 1 9", "wait 0 1 8"])
 @pytest.mark.parametrize("form", ["typed", "generic", "bind"])
-def test_a_wait_that_fails_is_said(zoo: Any, fake: Fake, form: str) -> None:
+def test_a_wait_that_fails_is_said(zoo: Any, fake: Fake, form: str, which: str) -> None:
     x = np.ones(4, "f4")
     two = [interface(x, stream=9), interface(x.copy(), stream=8)]
-    fake.reset(fails="wait")
+    fake.reset(fails=which)
     forms: dict[str, Callable[[], object]] = {
         "typed": lambda: zoo.twin.twin_f32(*two),
         "generic": lambda: zoo.twin.twin(two[0], out=two[1]),

@@ -379,6 +379,9 @@ def test_bfloat16_without_ml_dtypes_imported(alone: Any) -> None:
         import numpy as np, ml_dtypes
         from aicf_cuda import add
         x = np.ones(4, ml_dtypes.bfloat16)
+        swapped = x.astype(x.dtype.newbyteorder(">"))
+        assert add.add_bf16(swapped, swapped, swapped) is False  # the first that is met
+        assert (swapped == 1).all()
         real = sys.modules.pop("ml_dtypes")
         for other in (None, types.ModuleType("ml_dtypes"), 3):
             if other is not None:

@@ -19,7 +19,7 @@ import pytest
 
 from modules.conftest import BUILT
 from modules.fake_exchange import Exchange
-from modules.fake_producer import DLTensor, Versioned, capsule_pointer
+from modules.fake_producer import DLTensor, FakeProducer, Versioned, capsule_pointer
 
 NAMES = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4",
          "i64": "i8", "bool": "?"}  # fmt: skip
@@ -326,3 +326,34 @@ int main(void)
         env={"PYTHONPATH": str(BUILT), "PYTHONHOME": sys.base_prefix},
     )  # fmt: skip
     assert run.stdout.strip() == "deleted", (run.returncode, run.stdout, run.stderr)
+
+
+@pytest.mark.promise("PRODUCERS-hostile", "T7")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rank": -1}, {"rank": 65}, {"shape": None}, {"bits": 5}, {"device_type": 9},
+        {"data": None}, {"byte_offset": 2**64 - 4}, {"byte_offset": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_the_exchange_api_is_given(rt: Any, fields: dict[str, Any]) -> None:
+    """A tensor to take over that is none of ours to hold stays its giver's; one to allocate by is
+    a plain failure."""
+    capsule = rt.Tensor.__dlpack_c_exchange_api__
+    api = Exchange.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
+    given = FakeProducer(4, **{k: v for k, v in fields.items() if k != "shape"})
+    if "shape" in fields:
+        given.managed.tensor.shape = None
+    wrapped = ctypes.c_void_p()
+    wrap = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    call = ctypes.cast(api.wrap, wrap)
+    with pytest.raises(BufferError, match="cannot hold"):
+        call(ctypes.addressof(given.managed), ctypes.byref(wrapped))
+    assert given.deleted == 0
+    if "rank" in fields or "bits" in fields or "shape" in fields or "device_type" in fields:
+        made, said = ctypes.c_void_p(), []
+        fail = Exchange.Fail(lambda context, kind, message: said.append(kind))
+        prototype = ctypes.addressof(given.managed.tensor)
+        assert api.allocate(prototype, ctypes.byref(made), None, fail) != 0
+        assert said == [b"MemoryError"]

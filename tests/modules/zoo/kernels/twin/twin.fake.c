@@ -14,7 +14,7 @@
 #define TO_TESTS __attribute__((visibility("default"), used))
 
 TO_TESTS char fake_log[1 << 16]; /* a line a request */
-TO_TESTS char fake_fails[32];    /* the request that fails: "launch", ... */
+TO_TESTS char fake_fails[32];    /* the request that fails: "launch", or a whole line */
 TO_TESTS char fake_sleeps[32];   /* the request that takes 300 ms */
 TO_TESTS char fake_absent[64];   /* why it cannot be used; empty: it can */
 TO_TESTS int fake_current;       /* the device that is current */
@@ -23,16 +23,17 @@ static int
 note(const char *request, const char *format, ...)
 {
     size_t at = strlen(fake_log);
-    char text[128];
+    char text[128], line[192];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(fake_log + at, sizeof fake_log - at, "%s%s\n", request, text);
+    snprintf(line, sizeof line, "%s%s", request, text);
+    snprintf(fake_log + at, sizeof fake_log - at, "%s\n", line);
     if (strcmp(fake_sleeps, request) == 0) {
         nanosleep(&(struct timespec){0, 300000000}, NULL);
     }
-    return strcmp(fake_fails, request) == 0;
+    return strcmp(fake_fails, request) == 0 || strcmp(fake_fails, line) == 0;
 }
 
 static aicf_status
