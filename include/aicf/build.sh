@@ -43,6 +43,26 @@ print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-UPy_LIMITED_API", sys
 ' "$1"
 }
 
+# most_gcc NUMBER TOP: the newest gcc that a toolkit takes, as its own header says, else as is known.
+most_gcc() {
+    most=
+    for folder in ${2:+include targets/x86_64-linux/include}; do
+        [ "$most" ] ||
+            most=$(sed -n 's/^#if __GNUC__ > \([0-9]*\)$/\1/p' "$2/$folder/crt/host_config.h" 2>/dev/null)
+    done
+    if [ "$most" ]; then
+        echo "$most"
+    elif [ "$1" -lt 1208 ]; then
+        echo 13
+    elif [ "$1" -lt 1300 ]; then
+        echo 14
+    elif [ "$1" -lt 1304 ]; then
+        echo 15
+    else
+        echo 16
+    fi
+}
+
 # nvcc CCBIN COMMAND...: is the toolkit one that we know to work, and does it take the host compiler?
 # Its own message names one version only.
 ask_nvcc() {
@@ -55,7 +75,9 @@ ask_nvcc() {
     number=$((major * 100 + minor))
     [ $number -ge 1204 ] || fault "CUDA 12.4 or newer is needed, $* is $major.$minor: set NVCC or CUDA_HOME"
     # nvcc looks first where its profile says: Debian's has a g++ there that picks one it takes.
-    path=$("$@" --dryrun --ptx x.cu 2>&1 | sed -n 's/^#\$ PATH=//p')
+    said=$("$@" --dryrun --ptx x.cu 2>&1)
+    path=$(echo "$said" | sed -n 's/^#\$ PATH=//p')
+    top=$(echo "$said" | sed -n 's/^#\$ TOP=//p')
     found=$(PATH=${path:+$path:}$PATH && command -v "$host") ||
         fault "nvcc needs a C++ compiler, $host is not found: $(install g++ gcc-c++), or set CCBIN"
     case $("$found" --version 2>/dev/null) in
@@ -64,8 +86,8 @@ ask_nvcc() {
     gcc=$("$found" -dumpversion 2>/dev/null) && [ "$gcc" ] ||
         fault "$found, the C++ compiler of nvcc $major.$minor, says no version: set CCBIN to a g++"
     gcc=${gcc%%.*}
-    if [ $number -lt 1208 ]; then most=13; elif [ $number -lt 1300 ]; then most=14; else most=15; fi
-    [ "$number" -ge 1400 ] || [ "$gcc" -le "$most" ] ||
+    most=$(most_gcc "$number" "${path:+${top:-/usr}}")
+    [ "$gcc" -le "$most" ] ||
         fault "CUDA $major.$minor takes gcc up to $most, $host is $gcc: install g++-$most and set CCBIN=g++-$most"
 }
 

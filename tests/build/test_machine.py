@@ -119,6 +119,7 @@ def toolkit(folder: Path, release: str, gcc: str) -> Path:
         ("12.8", "15", 14),
         ("13.0", "16", 15),
         ("13.2", "17", 15),
+        ("13.4", "17", 16),
     ],
 )
 def test_a_host_compiler_too_new_for_the_toolkit(
@@ -176,6 +177,26 @@ def test_the_compiler_that_nvcc_finds_first_is_the_one_looked_at(
     assert run.returncode == bool(said)
     assert said in run.stderr
     assert run.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.promise("B16")
+@pytest.mark.parametrize("folder", ["include", "targets/x86_64-linux/include"])
+def test_the_toolkit_itself_says_what_it_takes(tmp_path: Path, folder: str) -> None:
+    tools = toolkit(tmp_path / "tools", "13.9", "18")
+    top = tmp_path / "top"
+    nvcc = script(
+        tmp_path / "nvcc",
+        f"case \"$*\" in *--dryrun*) echo '#$ TOP={top}' >&2; echo '#$ PATH={tools}:/bin' >&2;\n"
+        f'exit 0;; esac\nexec {tools}/nvcc "$@"\n',
+    )
+    command = ["sh", "include/aicf/build.sh", "nvcc", "", str(nvcc)]
+    (top / folder / "crt").mkdir(parents=True)
+    for most, status in (("18", 0), ("17", 1)):
+        header = f"#if __GNUC__ > {most}\n#error\n#endif /* __GNUC__ > {most} */\n"
+        (top / folder / "crt/host_config.h").write_text(header, encoding="utf-8")
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert run.returncode == status, run.stderr
+        assert ("CUDA 13.9 takes gcc up to 17, g++ is 18" in run.stderr) == bool(status)
 
 
 @pytest.mark.promise("B16")
