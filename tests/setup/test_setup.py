@@ -153,6 +153,23 @@ def test_run_makes_the_goals_where_nothing_is_missing(complete: Machine) -> None
 
 
 @pytest.mark.promise("DESIGN-6-bootstrap")
+@pytest.mark.parametrize(
+    "goals, wanted",
+    [(["demo"], "requirements-demo.txt"), (["test"], "requirements.txt"), ([], "requirements.txt")],
+)
+def test_a_goal_gets_the_packages_that_it_needs(
+    complete: Machine, goals: list[str], wanted: str
+) -> None:
+    for stamp in (complete.tree / ".venv").glob("installed-*"):
+        stamp.unlink()
+    complete.has("../a tree/.venv/bin/python", "")
+    run = complete.run("run.sh", *goals)
+    assert run.returncode == 0, run.stderr
+    installed = [line for line in complete.log() if "pip install" in line]
+    assert [line.split()[-1] for line in installed] == [wanted]
+
+
+@pytest.mark.promise("DESIGN-6-bootstrap")
 def test_run_fails_as_make_does(complete: Machine) -> None:
     complete.has("make", "exit 2")
     assert complete.run("run.sh", "demo").returncode == 2
