@@ -190,9 +190,13 @@ def test_capsules_that_nobody_takes(rt: Any) -> None:
             y.__dlpack__()
 
     run(2000)
-    before = memory()
-    run(100_000)
-    assert memory() - before < 4_000_000
+    # A leak is there in every round; what the allocator keeps of large blocks is in one at most.
+    grown = []
+    for _ in range(3):
+        before = memory()
+        run(50_000)
+        grown.append(memory() - before)
+    assert min(grown) < 2_000_000
     references = sys.getrefcount(x)
     array = np.from_dlpack(x)
     assert sys.getrefcount(x) == references
