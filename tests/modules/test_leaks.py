@@ -10,6 +10,7 @@ import itertools
 import sys
 import threading
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,17 +86,25 @@ def steady(call: Call, count: int, objects: list[Any], memory: bool = True) -> N
     assert not memory or grown < GROWTH, f"{grown} bytes after {count} calls"
 
 
+def references(objects: list[Any]) -> list[int]:
+    """Of each, of the one weak reference that all share who have no callback, and of the one object
+    that torch has for a storage."""
+    weak = [weakref.ref(x) for x in objects if type(x).__weakrefoffset__]
+    storages = [x.untyped_storage() for x in objects if hasattr(x, "untyped_storage")]
+    return [sys.getrefcount(x) for x in [*objects, *weak, *storages]]
+
+
 def measure(call: Call, count: int, objects: list[Any]) -> tuple[int, int]:
     """Bytes and blocks that so many calls leave."""
     gc.collect()
     shared = [*touched(), True, False, None]
-    mine, all_of = [sys.getrefcount(x) for x in objects], [sys.getrefcount(x) for x in shared]
+    mine, all_of = references(objects), [sys.getrefcount(x) for x in shared]
     blocks, held = sys.getallocatedblocks(), resident()
     for _ in itertools.repeat(None, count):
         call()
     gc.collect()
     grown, more = resident() - held, sys.getallocatedblocks() - blocks
-    assert [sys.getrefcount(x) for x in objects] == mine
+    assert references(objects) == mine
     for x, before in zip(shared, all_of, strict=True):
         assert abs(sys.getrefcount(x) - before) < 50, x
     return grown, more
