@@ -44,11 +44,11 @@ add_exceptions(PyObject *module, core_state *state)
         "aicf_rt.Unsupported",
         "A call outside what the op can do: nothing was written, nothing launched. `op` and `arg` "
         "name what it is about.",
-        both, (const char *const[]){"op", "arg", NULL});
+        both, (const char *const[]){"op", "arg", "item", NULL});
     state->backend_error = exception_new(
         "aicf_rt.CudaError",
         "A backend failed. `op` and `kernel` say where, `code` and `name` are the backend's own.",
-        PyExc_RuntimeError, (const char *const[]){"op", "kernel", "code", "name", NULL});
+        PyExc_RuntimeError, (const char *const[]){"op", "kernel", "code", "name", "item", NULL});
     Py_XDECREF(both);
     if (!state->unsupported || !state->backend_error ||
         PyModule_AddObjectRef(module, "Unsupported", state->unsupported) < 0) {
@@ -192,7 +192,11 @@ module_free(void *module)
 
 static PyMethodDef methods[] = {
     {"run", bound_run, METH_O,
-     "run($module, calls, /)\n--\n\nLaunches bound calls one after another."},
+     "run($module, calls, /)\n--\n\nLaunches bound calls one after another, each as it is when "
+     "this "
+     "begins. The first that fails raises, with its\nindex as `item`; those before it were "
+     "launched, "
+     "those after it were not."},
     {"empty", (PyCFunction)(void (*)(void))tensor_empty, METH_VARARGS | METH_KEYWORDS,
      "empty($module, shape, dtype, device='cpu', *, stream=None)\n--\n\n"
      "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "

@@ -399,6 +399,9 @@ def test_an_error_in_the_middle(zoo: Any, add: Any, kind: str) -> None:
     with pytest.raises(errors[kind]) as alone:
         bad()
     assert "run()" not in str(alone.value)
+    assert getattr(alone.value, "item", None) is None
+    assert zoo.Unsupported.item is None
+    assert zoo.CudaError.item is None
 
 
 @pytest.mark.promise("DESIGN-5-run")

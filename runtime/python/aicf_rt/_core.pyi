@@ -12,6 +12,8 @@ class Unsupported(TypeError, ValueError):
     op: str | None
     arg: str | None
     """The argument that it is about, None where it is about several."""
+    item: int | None
+    """Of `run`: the index of the call that was not launched."""
 
 class CudaError(RuntimeError):
     """A backend failed, or is not there."""
@@ -23,6 +25,8 @@ class CudaError(RuntimeError):
     """The backend's own number of the error; None where there is no backend to have one."""
     name: str | None
     """The backend's own name of the error."""
+    item: int | None
+    """Of `run`: the index of the call that failed."""
 
 class CudaLost(CudaError):
     """A kernel, maybe an earlier one, has broken this process's CUDA: every later call fails, until
@@ -65,6 +69,21 @@ class Call:
     not the call's any more: launches then raise Unsupported until `set` gives them the tensor
     again."""
 
+    @property
+    def op(self) -> str: ...
+    @property
+    def dtype(self) -> str:
+        """The suffix of the typed form that it stands for: "f32"."""
+    @property
+    def kernel(self) -> str:
+        """The kernel that it launches."""
+    @property
+    def device(self) -> str:
+        """ "cpu", or as "cuda:0"."""
+    @property
+    def tensors(self) -> dict[str, Any]:
+        """By parameter, what it was bound to: the objects as they were given, a tuple for a list,
+        None for what is absent. A new dict."""
     def __call__(self) -> None:
         """Launches. Raises CudaError if that fails, Unsupported where a tensor was resized."""
     def set(self, **arguments: Any) -> None:
@@ -72,7 +91,8 @@ class Call:
         them; raises as `bind` does, and the call is then as it was."""
 
 def run(calls: list[Call] | tuple[Call, ...], /) -> None:
-    """Launches calls one after another. The first that fails raises; those before it ran."""
+    """Launches calls one after another, each as it is when this begins. The first that fails
+    raises, with its index as `item`; those before it were launched, those after it were not."""
 
 def empty(
     shape: SupportsIndex | Sequence[SupportsIndex],
