@@ -148,7 +148,7 @@ loop_kernel(int turns, ADD)
 }
 
 // What may stand around a launch: 0 cudaGetDevice, 1 cudaPeekAtLastError, 2 cuCtxGetDevice,
-// 3 cuCtxGetCurrent.
+// 3 cuCtxGetCurrent, 4 cudaFuncSetAttribute.
 LOOP
 loop_question(int turns, int which)
 {
@@ -164,6 +164,7 @@ loop_question(int turns, int which)
     case 0: return time_of(turns, [&] { return cudaGetDevice(&device); });
     case 1: return time_of(turns, [&] { return cudaPeekAtLastError(); });
     case 2: return time_of(turns, [&] { return get_device(&number); });
+    case 4: return time_of(turns, [&] { return aicf::allow_shared(vec<float>, 0).native; });
     default: return time_of(turns, [&] { return get_current(&context); });
     }
 }

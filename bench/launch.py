@@ -29,7 +29,13 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("bench/launch.*", "runtime/libaicf/**/*.[ch]", "include/aicf/**/*.*h", "kernels/add/*")
 TURN, PAIRS = 200, 61
 COUNT = 1024
-QUESTIONS = ("cudaGetDevice", "cudaPeekAtLastError", "cuCtxGetDevice", "cuCtxGetCurrent")
+QUESTIONS = (
+    "cudaGetDevice",
+    "cudaPeekAtLastError",
+    "cuCtxGetDevice",
+    "cuCtxGetCurrent",
+    "cudaFuncSetAttribute",
+)
 Turn = Callable[[], float]  # nanoseconds a launch
 
 
