@@ -273,3 +273,37 @@ def test_configurations_nest(over: Over, ops: list[str]) -> None:
         assert popped()[0] == 5
         """)
     )
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_more_kernels_than_are_kept(over: Over, ops: list[str]) -> None:
+    """Those that find no place are launched by the runtime for ever, each as what it is."""
+    told = over(
+        code("""
+        import ctypes
+        from collections import Counter
+
+        class Dim3(ctypes.Structure):
+            _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
+
+        next(calls_of("add")).run()
+        register = shim._library.__getattr__("__cudaRegisterFunction")
+        launch = shim._library.cudaLaunchKernel
+        word, size = ctypes.c_void_p, ctypes.c_size_t
+        register.argtypes = [word, word, word, ctypes.c_char_p, ctypes.c_int, *[word] * 5]
+        launch.argtypes = [word, Dim3, Dim3, word, size, word]
+        names = [f"kernel{i}".encode() for i in range(6000)]
+        for i, name in enumerate(names):
+            register(None, 0x5000_0000 + 16 * i, None, name, 0, *[None] * 5)
+        for _ in range(2):
+            before = len(shim.lines())
+            one = Dim3(1, 1, 1)
+            for i in range(len(names)):
+                assert launch(0x5000_0000 + 16 * i, one, one, None, 0, None) == 0
+        lines = [x for x in shim.lines()[before:] if x.name == "cudaLaunchKernel"]
+        assert [x.words["kernel"].encode() for x in lines] == names
+        tell(Counter(x.words.get("by", "runtime") for x in lines))
+        """)
+    )
+    assert told.get("driver", 0) in (0, *range(3000, 4097))
+    assert told["runtime"] >= 1904
