@@ -148,7 +148,7 @@ loop_kernel(int turns, ADD)
 }
 
 // What may stand around a launch: 0 cudaGetDevice, 1 cudaPeekAtLastError, 2 cuCtxGetDevice,
-// 3 cuCtxGetCurrent, 4 cudaFuncSetAttribute.
+// 3 cuCtxGetCurrent, 4 cuCtxGetId, 5 cudaFuncSetAttribute.
 LOOP
 loop_question(int turns, int which)
 {
@@ -157,14 +157,18 @@ loop_question(int turns, int which)
     CUcontext context;
     CUresult (*get_device)(CUdevice *);
     CUresult (*get_current)(CUcontext *);
-    if (!find(get_device, "cuCtxGetDevice") || !find(get_current, "cuCtxGetCurrent")) {
+    CUresult (*get_id)(CUcontext, unsigned long long *);
+    unsigned long long id;
+    if (!find(get_device, "cuCtxGetDevice") || !find(get_current, "cuCtxGetCurrent") ||
+        !find(get_id, "cuCtxGetId")) {
         return -1;
     }
     switch (which) {
     case 0: return time_of(turns, [&] { return cudaGetDevice(&device); });
     case 1: return time_of(turns, [&] { return cudaPeekAtLastError(); });
     case 2: return time_of(turns, [&] { return get_device(&number); });
-    case 4: return time_of(turns, [&] { return aicf::allow_shared(vec<float>, 0).native; });
+    case 4: return time_of(turns, [&] { return get_id(nullptr, &id); });
+    case 5: return time_of(turns, [&] { return aicf::allow_shared(vec<float>, 0).native; });
     default: return time_of(turns, [&] { return get_current(&context); });
     }
 }

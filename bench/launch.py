@@ -34,6 +34,7 @@ QUESTIONS = (
     "cudaPeekAtLastError",
     "cuCtxGetDevice",
     "cuCtxGetCurrent",
+    "cuCtxGetId",
     "cudaFuncSetAttribute",
 )
 Turn = Callable[[], float]  # nanoseconds a launch
