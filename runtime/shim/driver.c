@@ -84,6 +84,18 @@ current(CUdevice *device)
     return NOTE(error, "cuCtxGetDevice");
 }
 
+static CUresult
+context_id(CUcontext context, unsigned long long *id)
+{
+    int error = shim_enter("cuCtxGetId");
+    if (!error && (context || !shim_bound() || shim_now().driver == 0 || shim_now().devices == 0 ||
+                   shim_waits("cudaGetDevice"))) {
+        error = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *id = error ? *id : shim_context();
+    return NOTE(error, "cuCtxGetId");
+}
+
 #define CALL(name, function) {name, (void (*)(void))function}
 
 static const struct {
@@ -94,6 +106,7 @@ static const struct {
     CALL("cuDevicePrimaryCtxRetain", retain), CALL("cuDevicePrimaryCtxRelease", release),
     CALL("cuCtxPushCurrent", push),           CALL("cuCtxPopCurrent", pop),
     CALL("cuCtxGetDevice", current),          CALL("cuLaunchKernel", shim_launch),
+    CALL("cuCtxGetId", context_id),           CALL("cuKernelGetFunction", shim_function),
 };
 
 cudaError_t

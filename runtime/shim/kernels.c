@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cuda_runtime_api.h>
@@ -206,6 +207,56 @@ launch(const char *call, const void *function, configuration c)
     return (cudaError_t)shim_leave(error, call, LAUNCH, LAUNCH_VALUES(k, c));
 }
 
+/* A kernel in one context: what the driver calls a function. There is one of each for ever. */
+typedef struct place {
+    struct place *next;
+    const void *host;
+    unsigned long long context;
+} place;
+
+static place *places;
+
+CUresult
+shim_function(CUfunction *function, CUkernel kernel)
+{
+    int error = shim_enter("cuKernelGetFunction");
+    unsigned long long context = shim_context();
+    pthread_mutex_lock(&lock);
+    place *found = places;
+    while (found && (found->host != (const void *)kernel || found->context != context)) {
+        found = found->next;
+    }
+    if (!found && (found = malloc(sizeof *found))) {
+        *found = (place){places, (const void *)kernel, context};
+        places = found;
+    }
+    pthread_mutex_unlock(&lock);
+    *function = error ? NULL : (CUfunction)(void *)found;
+    return (CUresult)shim_note(error, "cuKernelGetFunction", "kernel=%s", name_of(find(kernel)));
+}
+
+/* A function of another context is what the driver would crash on. */
+static const void *
+host_of(CUfunction function, const char **by)
+{
+    unsigned long long context = shim_context();
+    const void *host = (const void *)function;
+    *by = "handle";
+    pthread_mutex_lock(&lock);
+    for (const place *p = places; p; p = p->next) {
+        if ((const void *)p == (const void *)function) {
+            host = p->host;
+            *by = "function";
+            if (p->context != context) {
+                fprintf(stderr, "shim: a function of context %llu in %llu\n", p->context, context);
+                abort();
+            }
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return host;
+}
+
 /* The driver's. */
 CUresult
 shim_launch(
@@ -214,7 +265,8 @@ shim_launch(
 {
     configuration c = {
         {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, (cudaStream_t)stream};
-    kernel *k = find((const void *)function);
+    const char *by;
+    kernel *k = find(host_of(function, &by));
     int error = shim_enter("cuLaunchKernel");
     (void)args, (void)extra;
     error = error                            ? error
@@ -222,8 +274,8 @@ shim_launch(
             : shim_waits("cudaLaunchKernel") ? (int)CUDA_ERROR_UNKNOWN
                                              : (int)check(k, c);
     return (CUresult)shim_note(
-        error, error ? "cuLaunchKernel" : "cudaLaunchKernel", LAUNCH " by=driver",
-        LAUNCH_VALUES(k, c));
+        error, error ? "cuLaunchKernel" : "cudaLaunchKernel", LAUNCH " by=driver as=%s",
+        LAUNCH_VALUES(k, c), by);
 }
 
 cudaError_t

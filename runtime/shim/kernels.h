@@ -12,6 +12,9 @@ CUresult shim_launch(
     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
     void **extra);
 
+/* cuKernelGetFunction: the kernel's place in the current context. */
+CUresult shim_function(CUfunction *function, CUkernel kernel);
+
 #pragma GCC visibility pop
 
 #endif

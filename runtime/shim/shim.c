@@ -40,6 +40,7 @@ static block *blocks;
 static int live;
 static int file = -1;
 static bool aborts;
+static unsigned long long generation = 1;
 
 static _Thread_local int current, last;
 static _Thread_local bool bound;
@@ -244,6 +245,23 @@ shim_bind(void)
     state.started |= 1U << current;
     end();
     bound = true;
+}
+
+unsigned long long
+shim_context(void)
+{
+    begin();
+    unsigned long long number = generation * 100 + (unsigned long long)current;
+    end();
+    return number;
+}
+
+void
+shim_renew(void)
+{
+    begin();
+    generation++;
+    end();
 }
 
 bool

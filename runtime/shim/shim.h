@@ -32,6 +32,9 @@ int shim_device(void);         /* the calling thread's current device */
 /* Devices that have a context, as bits; at first all. What needs one adds its device. */
 void shim_start(unsigned devices);
 unsigned shim_started(void);
+/* All contexts are others from now on, as after a reset of the devices. What is launched in one
+   that went aborts. */
+void shim_renew(void);
 int shim_live(void); /* allocations that are not freed */
 
 /* A launch is a line of cudaLaunchKernel whichever way it goes; by=driver tells those past the
@@ -70,6 +73,8 @@ void shim_make_current(int device);
  */
 void shim_bind(void);
 bool shim_bound(void);
+/* The number of the current context. */
+unsigned long long shim_context(void);
 bool shim_push(int device);
 bool shim_pop(void);
 /* The thread's last error; with `take` it is none afterwards. */

@@ -187,6 +187,7 @@ def test_what_a_launch_does_not_do(over: Over, ops: list[str]) -> None:
                         "cudaGetDevice", "cudaGetDeviceCount", "cudaPeekAtLastError",
                         "cudaDeviceGetAttribute", "cudaFuncSetAttribute", "cudaGetKernel",
                         "cudaGetDriverEntryPointByVersion", "cuCtxGetDevice", "cuDeviceGet",
+                        "cuCtxGetId", "cuKernelGetFunction",
                     ), (call, line.text)
             tell(seen)
         """

@@ -53,10 +53,14 @@ def test_which_way(over: Over, ops: list[str]) -> None:
                     known = line.words["kernel"] in seen
                     assert "by" not in line.words or (BY_DRIVER and known), line.text
                     seen.add(line.words["kernel"])
-                again = [line for line in since(run) if line.name.startswith("cudaLaunch")]
-                assert {line.words.pop("by", "runtime") for line in again} == {SECOND}, call
-                assert [a.words for a in again] == [
-                    {k: v for k, v in b.words.items() if k != "by"} for b in first], call
+                for form in ("handle", "function", "function"):
+                    again = [x for x in since(run) if x.name.startswith("cudaLaunch")]
+                    assert {x.words.pop("by", "runtime") for x in again} == {SECOND}, call
+                    forms = {x.words.pop("as", form) for x in again}
+                    assert forms <= {form, "function"}, (call, form)
+                    assert [a.words for a in again] == [
+                        {k: v for k, v in b.words.items() if k not in ("by", "as")}
+                        for b in first], call
         """)
     )
 
@@ -67,14 +71,14 @@ def test_what_is_around_a_launch(over: Over, ops: list[str]) -> None:
     told = over(
         code("""
         call = module("add").bind(fake(64), fake(64), fake(64), stream=64)
-        call(), call()
+        call(), call(), call()
         before = len(shim.lines())
         call()
         tell([line.name for line in shim.lines()[before:]])
         """)
     )
     assert told in (
-        ["cuCtxGetDevice", "cudaLaunchKernel"],
+        ["cuCtxGetId", "cudaLaunchKernel"],
         ["cudaPeekAtLastError", "cudaGetDevice", "cudaPeekAtLastError", "cudaLaunchKernel"],
     )
 
@@ -171,6 +175,30 @@ def test_devices_in_turn(over: Over, ops: list[str]) -> None:
                 changed = sum(x.name == "cudaSetDevice" for x in lines)
                 assert bool(changed) == (device != current), [x.text for x in lines]
                 assert shim.device() == current
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "I3")
+def test_a_context_that_goes(over: Over, ops: list[str]) -> None:
+    """A kernel's function is of one context, and is launched in no other: not on another device,
+    not after a reset, not by a thread that has none."""
+    over(
+        code("""
+        import threading
+        add = next(calls_of("add"))
+        for device in (0, 1, 0, 1, 0, 0):
+            add.run(device)
+        for turn in range(3):
+            shim._library.shim_renew()
+            for current in (0, 1):
+                shim.set_device(current)
+                for device in (0, 0, 1, 1, 0):
+                    assert since(lambda: add.run(device))
+            thread = threading.Thread(target=lambda: [add.run(1) for _ in range(3)])
+            thread.start()
+            thread.join()
+        assert shim.failed() == []
         """)
     )
 

@@ -15,12 +15,9 @@ enum { MAX_DEVICES = 64 };
 /* Devices seen with a context, and those that we hold the context of, as bits. */
 static _Atomic uint64_t started, held;
 
-/* The driver's numbers of devices, with one added; 0 is one that was not asked for yet. */
-static _Atomic int numbers[MAX_DEVICES];
-
-/* There is one device: it is every thread's current one. How many there are does not change while a
-   process lives. */
-static _Atomic bool alone;
+/* The numbers of the contexts that devices were last entered in; 0: none yet. */
+static _Atomic uint64_t contexts[MAX_DEVICES];
+static _Thread_local uint64_t entered;
 
 static uint64_t
 bit_of(int device)
@@ -73,25 +70,29 @@ push(int current, int device)
 bool
 device_is_current(int32_t device)
 {
-    CUdevice now;
+    unsigned long long id = 0;
     const driver *d = driver_fast();
-    if (atomic_load_explicit(&alone, memory_order_relaxed)) {
-        return d && device == 0;
-    }
-    return d && bit_of(device) && d->current(&now) == CUDA_SUCCESS &&
-           atomic_load_explicit(&numbers[device], memory_order_relaxed) == now + 1;
+    bool is = d && bit_of(device) && d->id(NULL, &id) == CUDA_SUCCESS && id &&
+              atomic_load_explicit(&contexts[device], memory_order_relaxed) == id;
+    entered = is ? id : 0;
+    return is;
+}
+
+uint64_t
+device_context(void)
+{
+    return entered;
 }
 
 void
 device_learn(int32_t device)
 {
-    CUdevice number;
+    CUdevice number, now;
+    unsigned long long id;
     const driver *d = driver_fast();
-    int count;
-    if (d && bit_of(device) && d->get_device(&number, device) == CUDA_SUCCESS) {
-        atomic_store_explicit(&numbers[device], number + 1, memory_order_relaxed);
-        bool one = cudaGetDeviceCount(&count) == cudaSuccess && count == 1;
-        atomic_store_explicit(&alone, one, memory_order_relaxed);
+    if (d && bit_of(device) && d->get_device(&number, device) == CUDA_SUCCESS &&
+        d->current(&now) == CUDA_SUCCESS && now == number && d->id(NULL, &id) == CUDA_SUCCESS) {
+        atomic_store_explicit(&contexts[device], id, memory_order_relaxed);
     }
 }
 
@@ -119,6 +120,7 @@ device_leave(int32_t previous)
 {
     CUcontext context;
     const driver *d = previous == POPS ? driver_open() : NULL;
+    entered = 0;
     if (d) {
         d->pop(&context);
     } else if (previous >= 0) {

@@ -39,6 +39,7 @@ find_all(driver *d)
            find("cuDevicePrimaryCtxRetain", &d->retain) &&
            find("cuDevicePrimaryCtxRelease", &d->release) && find("cuCtxPushCurrent", &d->push) &&
            find("cuCtxPopCurrent", &d->pop) && find("cuCtxGetDevice", &d->current) &&
+           find("cuCtxGetId", &d->id) && find("cuKernelGetFunction", &d->function) &&
            find("cuLaunchKernel", &d->launch);
 }
 

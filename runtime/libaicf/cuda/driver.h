@@ -17,6 +17,9 @@ typedef struct driver {
     CUresult (*push)(CUcontext context);
     CUresult (*pop)(CUcontext *context);
     CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
+    /* Of the current context, where that is NULL. A number is never given twice. */
+    CUresult (*id)(CUcontext context, unsigned long long *id);
+    CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
     CUresult (*launch)(
         CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
         unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,

@@ -1,21 +1,26 @@
 /* A table that is read without a lock. A slot's name is written once and never changes, so that a
-   reader who sees it sees that name's handle or none. What finds no slot stays unknown. */
+   reader who sees it sees that name's kernel or none. What finds no slot stays unknown. */
 #include "handles.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* 64 KiB, for some thousands of kernels. */
+/* 128 KiB, for some thousands of kernels. */
 enum { SLOTS = 4096, REACH = 16 };
 
-typedef struct slot {
+/* `function` is that of the first context that the kernel was launched in; `mark` is its address
+   and the context's number in one, by exclusive or: two that were not written together never give
+   the number of a context. */
+struct handle {
     _Atomic(const void *) name;
-    _Atomic(cudaKernel_t) handle;
-} slot;
+    _Atomic(cudaKernel_t) kernel;
+    _Atomic uintptr_t function;
+    _Atomic uint64_t mark;
+};
 
-static slot slots[SLOTS];
+static handle slots[SLOTS];
 
-static slot *
+static handle *
 slot_at(const void *name, unsigned step)
 {
     /* Multiplied by 2^64 over the golden ratio: the top bits of neighbours are far apart. */
@@ -23,14 +28,14 @@ slot_at(const void *name, unsigned step)
     return &slots[((mixed >> 52) + step) % SLOTS];
 }
 
-cudaKernel_t
+handle *
 handle_find(const void *name)
 {
     for (unsigned step = 0; step < REACH; step++) {
-        slot *s = slot_at(name, step);
-        const void *found = atomic_load_explicit(&s->name, memory_order_relaxed);
+        handle *h = slot_at(name, step);
+        const void *found = atomic_load_explicit(&h->name, memory_order_relaxed);
         if (found == name) {
-            return atomic_load_explicit(&s->handle, memory_order_acquire);
+            return atomic_load_explicit(&h->kernel, memory_order_acquire) ? h : NULL;
         }
         if (!found) {
             return NULL;
@@ -39,26 +44,49 @@ handle_find(const void *name)
     return NULL;
 }
 
-cudaKernel_t
-handle_ask(const void *function)
+CUfunction
+handle_in(const handle *h, uint64_t context)
 {
-    cudaKernel_t handle = NULL;
-    cudaError_t before = cudaPeekAtLastError();
-    cudaError_t error = cudaGetKernel(&handle, function);
-    if (error != cudaSuccess && before == cudaSuccess) {
-        cudaGetLastError();
+    uintptr_t function = atomic_load_explicit(&h->function, memory_order_acquire);
+    uint64_t mark = atomic_load_explicit(&h->mark, memory_order_acquire);
+    if (context && function && (mark ^ function) == context) {
+        return (CUfunction)function;
     }
-    return error == cudaSuccess ? handle : NULL;
+    return (CUfunction)(void *)atomic_load_explicit(&h->kernel, memory_order_acquire);
 }
 
 void
-handle_learn(const void *name, cudaKernel_t handle)
+handle_place(handle *h, const driver *d, uint64_t context)
 {
-    for (unsigned step = 0; handle && step < REACH; step++) {
-        slot *s = slot_at(name, step);
-        const void *free_slot = NULL;
-        if (atomic_compare_exchange_strong(&s->name, &free_slot, name) || free_slot == name) {
-            atomic_store_explicit(&s->handle, handle, memory_order_release);
+    CUfunction function = NULL;
+    cudaKernel_t kernel = atomic_load_explicit(&h->kernel, memory_order_acquire);
+    if (context && kernel && !atomic_load_explicit(&h->function, memory_order_relaxed) &&
+        d->function(&function, (CUkernel)(void *)kernel) == CUDA_SUCCESS && function) {
+        atomic_store_explicit(&h->mark, (uintptr_t)function ^ context, memory_order_release);
+        atomic_store_explicit(&h->function, (uintptr_t)function, memory_order_release);
+    }
+}
+
+cudaKernel_t
+handle_ask(const void *function)
+{
+    cudaKernel_t kernel = NULL;
+    cudaError_t before = cudaPeekAtLastError();
+    cudaError_t error = cudaGetKernel(&kernel, function);
+    if (error != cudaSuccess && before == cudaSuccess) {
+        cudaGetLastError();
+    }
+    return error == cudaSuccess ? kernel : NULL;
+}
+
+void
+handle_learn(const void *name, cudaKernel_t kernel)
+{
+    for (unsigned step = 0; kernel && step < REACH; step++) {
+        handle *h = slot_at(name, step);
+        const void *none = NULL;
+        if (atomic_compare_exchange_strong(&h->name, &none, name) || none == name) {
+            atomic_store_explicit(&h->kernel, kernel, memory_order_release);
             return;
         }
     }
@@ -68,6 +96,7 @@ void
 handle_forget(void)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        atomic_store_explicit(&slots[i].handle, NULL, memory_order_relaxed);
+        atomic_store_explicit(&slots[i].kernel, NULL, memory_order_relaxed);
+        atomic_store_explicit(&slots[i].function, 0, memory_order_relaxed);
     }
 }

@@ -10,21 +10,27 @@
 
 #include <cuda_runtime_api.h>
 
+#include "device.h"
 #include "driver.h"
 #include "failure.h"
 #include "handles.h"
 
-/* False: nothing was launched. A handle is good in every context, and the driver's streams are the
-   runtime's. */
+/* False: nothing was launched. The driver's streams are the runtime's. */
 static inline bool
 launch_fast(
-    const driver *d, cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+    const driver *d, handle *h, dim3 grid, dim3 block, void **args, size_t shared,
     cudaStream_t stream)
 {
-    return shared <= UINT_MAX &&
-           d->launch(
-               (CUfunction)(void *)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-               (unsigned)shared, stream, args, NULL) == CUDA_SUCCESS;
+    uint64_t context = device_context();
+    CUfunction function = handle_in(h, context);
+    if (!function || shared > UINT_MAX ||
+        d->launch(
+            function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (unsigned)shared, stream,
+            args, NULL) != CUDA_SUCCESS) {
+        return false;
+    }
+    handle_place(h, d, context);
+    return true;
 }
 
 /* `before` is what stood on the thread. */
@@ -51,13 +57,13 @@ NOTED(
     size_t shared, cudaStream_t stream)
 {
     const driver *d = driver_fast();
-    cudaKernel_t kernel = d ? handle_find(function) : NULL;
-    if (kernel && launch_fast(d, kernel, grid, block, args, shared, stream)) {
+    handle *h = d ? handle_find(function) : NULL;
+    if (h && launch_fast(d, h, grid, block, args, shared, stream)) {
         return cudaSuccess;
     }
     cudaError_t before = cudaPeekAtLastError();
     cudaError_t error = native_cudaLaunchKernel(function, grid, block, args, shared, stream);
-    if (d && !kernel && error == cudaSuccess) {
+    if (d && !h && error == cudaSuccess) {
         handle_learn(function, handle_ask(function));
     }
     return end(before, error, grid, block, shared);
@@ -69,13 +75,13 @@ NOTED(
     size_t shared, cudaStream_t stream)
 {
     const driver *d = driver_fast();
-    bool known = d && handle_find(kernel);
-    if (known && launch_fast(d, kernel, grid, block, args, shared, stream)) {
+    handle *h = d ? handle_find(kernel) : NULL;
+    if (h && launch_fast(d, h, grid, block, args, shared, stream)) {
         return cudaSuccess;
     }
     cudaError_t before = cudaPeekAtLastError();
     cudaError_t error = native___cudaLaunchKernel(kernel, grid, block, args, shared, stream);
-    if (d && !known && error == cudaSuccess) {
+    if (d && !h && error == cudaSuccess) {
         handle_learn(kernel, kernel);
     }
     return end(before, error, grid, block, shared);
