@@ -27,33 +27,43 @@ is_name_char(char c)
     return name_chars[(unsigned char)c];
 }
 
-static void
-encode_name(buffer *out, const char *text, size_t size)
+/* One pass: names are short. */
+void
+encode_name(buffer *out, const char *text)
 {
-    bool good = true;
-    for (size_t i = 0; i < size; i++) {
-        good &= is_name_char(text[i]);
+    for (const char *from = text;;) {
+        buffer_reserve(out, 64);
+        char *to = out->data + out->size;
+        size_t i = 0;
+        while (i < 64 && is_name_char(from[i])) {
+            to[i] = from[i];
+            i++;
+        }
+        out->size += i;
+        from += i;
+        if (i < 64) {
+            if (*from) {
+                die("not a name: %s", text);
+            }
+            return;
+        }
     }
-    if (!good) {
-        die("not a name: %s", text);
-    }
-    buffer_add(out, text, size);
 }
 
 static void
-encode_upper(buffer *out, const char *text, size_t size)
+encode_upper(buffer *out, const char *text)
 {
     size_t start = out->size;
-    encode_name(out, text, size);
+    encode_name(out, text);
     for (char *c = out->data + start; c < out->data + out->size; c++) {
         *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
     }
 }
 
 static void
-encode_code(buffer *out, const char *text, size_t size)
+encode_code(buffer *out, const char *text)
 {
-    buffer_add(out, text, size);
+    buffer_puts(out, text);
 }
 
 /* ---- Python --------------------------------------------------------------------------------- */
@@ -77,8 +87,9 @@ character(const char *text, size_t size, unsigned *code, bool *odd)
 }
 
 static void
-encode_py_string(buffer *out, const char *text, size_t size)
+encode_py_string(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     unsigned code;
     bool odd;
     buffer_putc(out, '"');
@@ -99,8 +110,9 @@ encode_py_string(buffer *out, const char *text, size_t size)
 }
 
 static void
-encode_docstring(buffer *out, const char *text, size_t size)
+encode_docstring(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     unsigned code;
     bool odd;
     while (size > 0 && text[size - 1] == '\n') {
@@ -123,8 +135,9 @@ encode_docstring(buffer *out, const char *text, size_t size)
 }
 
 static void
-encode_py_comment(buffer *out, const char *text, size_t size)
+encode_py_comment(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     unsigned code;
     bool odd;
     for (size_t i = 0; i < size;) {
@@ -141,16 +154,16 @@ encode_py_comment(buffer *out, const char *text, size_t size)
 /* ---- JSON, Make, Markdown ------------------------------------------------------------------- */
 
 static void
-encode_json_string(buffer *out, const char *text, size_t size)
+encode_json_string(buffer *out, const char *text)
 {
-    (void)size;
     json_string(out, text);
 }
 
 /* A word of a rule or of a list: backslashes count only before what Make would take apart. */
 static void
-encode_make(buffer *out, const char *text, size_t size)
+encode_make(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     size_t slashes = 0;
     for (size_t i = 0; i < size; i++) {
         if (text[i] == '\n' || text[i] == '\r') {
@@ -211,14 +224,15 @@ markdown(buffer *out, const char *text, size_t size, const char *line_break)
 }
 
 static void
-encode_md(buffer *out, const char *text, size_t size)
+encode_md(buffer *out, const char *text)
 {
-    markdown(out, text, size, " ");
+    markdown(out, text, strlen(text), " ");
 }
 
 static void
-encode_md_text(buffer *out, const char *text, size_t size)
+encode_md_text(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     while (size > 0 && text[size - 1] == '\n') {
         size--;
     }
@@ -227,8 +241,9 @@ encode_md_text(buffer *out, const char *text, size_t size)
 
 /* Backquotes enough to hold those inside. A bar would end a table's cell. */
 static void
-encode_md_code(buffer *out, const char *text, size_t size)
+encode_md_code(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     size_t longest = 0;
     for (size_t i = 0, run = 0; i < size; i++) {
         run = text[i] == '`' ? run + 1 : 0;

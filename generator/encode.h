@@ -7,7 +7,7 @@
 #include "value.h"
 
 /* `out` is the whole output so far: some break lines and look at the column they start in. */
-typedef void encode_fn(buffer *out, const char *text, size_t size);
+typedef void encode_fn(buffer *out, const char *text);
 
 typedef struct encoder {
     const char *name;
@@ -19,6 +19,9 @@ typedef struct encoder {
 extern const encoder encoders[]; /* ended by a NULL name */
 
 const encoder *encoder_find(const char *name, size_t size); /* NULL: none */
+
+/* The encoder `name`, which most values go through. */
+encode_fn encode_name;
 
 /* The column of the end of `out`, from 0. */
 size_t encode_column(const buffer *out);

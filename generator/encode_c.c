@@ -113,12 +113,12 @@ put_literal(char *at, const char **text, const char *end, size_t room)
 }
 
 void
-encode_c_string(buffer *out, const char *text, size_t size)
+encode_c_string(buffer *out, const char *text)
 {
     enum { LEAST = 24, MARGIN = 3 /* the quotes and what ends the statement */ };
     size_t column = encode_column(out);
     size_t room = column + MARGIN + LEAST < C_COLUMNS ? C_COLUMNS - column - MARGIN : LEAST;
-    const char *end = text + size;
+    const char *end = text + strlen(text);
     do {
         buffer_reserve(out, room + column + 8);
         buffer_putc(out, '"');
@@ -153,8 +153,9 @@ turns_text(const char *text, size_t size)
 }
 
 void
-encode_c_comment(buffer *out, const char *text, size_t size)
+encode_c_comment(buffer *out, const char *text)
 {
+    size_t size = strlen(text);
     size_t indent = encode_column(out) + 3, column = indent;
     while (size > 0 && (text[size - 1] == ' ' || text[size - 1] == '\n')) {
         size--;
@@ -389,15 +390,14 @@ fill_line(buffer *out, const char *line, size_t size)
 }
 
 void
-encode_c_fill(buffer *out, size_t start)
+encode_c_fill(buffer *out, size_t start, buffer *scratch)
 {
     size_t line = start - encode_column(&(buffer){out->data, start, start});
     if (out->size - line <= C_COLUMNS) {
         return;
     }
-    buffer copy = {0};
-    buffer_add(&copy, out->data + line, out->size - line);
+    scratch->size = 0;
+    buffer_add(scratch, out->data + line, out->size - line);
     out->size = line;
-    fill_line(out, buffer_text(&copy), copy.size);
-    buffer_finish(&copy);
+    fill_line(out, buffer_text(scratch), scratch->size);
 }

@@ -70,7 +70,7 @@ static void
 print_word(const char *path)
 {
     buffer word = {0};
-    encoder_find("make", strlen("make"))->write(&word, path, strlen(path));
+    encoder_find("make", strlen("make"))->write(&word, path);
     fwrite(word.data, 1, word.size, stdout);
     buffer_finish(&word);
 }

@@ -85,11 +85,20 @@ step_of(reader *r, int index)
     return &r->out->steps.items[index];
 }
 
-/* The text without its line breaks and what the lines are indented by. */
+static word
+copy_text(reader *r, const char *from, const char *to)
+{
+    size_t size = (size_t)(to - from);
+    char *copy = arena_alloc(r->memory, size + TEMPLATE_PAD);
+    memcpy(copy, from, size);
+    return (word){copy, size};
+}
+
+/* The same without its line breaks and what the lines are indented by. */
 static word
 join_lines(reader *r, const char *from, const char *to)
 {
-    char *joined = arena_alloc(r->memory, (size_t)(to - from) + 1), *end = joined;
+    char *joined = arena_alloc(r->memory, (size_t)(to - from) + TEMPLATE_PAD), *end = joined;
     while (from < to) {
         if (*from == '\n') {
             from += 1 + strspn(from + 1, " ");
@@ -103,10 +112,7 @@ join_lines(reader *r, const char *from, const char *to)
 static void
 add_text(reader *r, const char *from, const char *to)
 {
-    word w = {from, (size_t)(to - from)};
-    if (r->filled) {
-        w = join_lines(r, from, to);
-    }
+    word w = r->filled ? join_lines(r, from, to) : copy_text(r, from, to);
     if (w.size > 0) {
         step *s = step_of(r, step_add(r, STEP_TEXT));
         s->text = w.text;
@@ -211,11 +217,12 @@ read_if(reader *r, const char *tag)
     s->negated = negated;
     bool at_else = false;
     bool good = read_body(r, tag, &at_else);
-    step_of(r, index)->other = r->out->steps.count;
-    if (good && at_else) {
-        good = read_body(r, tag, NULL);
-    }
+    int over = good && at_else ? step_add(r, STEP_GO) : -1;
     step_of(r, index)->end = r->out->steps.count;
+    if (over >= 0) {
+        good = read_body(r, tag, NULL);
+        step_of(r, over)->end = r->out->steps.count;
+    }
     return good;
 }
 

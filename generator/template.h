@@ -6,13 +6,17 @@
 #include "encode.h"
 #include "value.h"
 
-enum { TEMPLATE_SLOTS = 16 }; /* variables in sight at once; 0 is `table`, 1 is `op` */
+enum {
+    TEMPLATE_SLOTS = 16, /* variables in sight at once; 0 is `table`, 1 is `op` */
+    TEMPLATE_PAD = 32
+};
 
 typedef enum step_kind {
     STEP_TEXT,  /* text, size */
     STEP_VALUE, /* field of slot, through encoder */
     STEP_FOR,   /* field of slot: its elements into `into`, text between them; body up to end */
-    STEP_IF,    /* field of slot (negated): body up to other, else from there up to end */
+    STEP_IF,    /* field of slot (negated): on to the next step, else on at `end` */
+    STEP_GO,    /* on at `end`: over what an @{else} has */
     STEP_QUOTE, /* body up to end, through encoder as a whole */
     STEP_FILL   /* body up to end, its line broken if it is too long */
 } step_kind;
@@ -21,9 +25,9 @@ typedef struct step {
     step_kind kind;
     bool negated;
     int slot, into;
-    int end, other; /* indexes of steps */
-    int indent;     /* of a value: of the line it stands on */
-    const char *text;
+    int end;          /* an index of a step */
+    int indent;       /* of a value: of the line it stands on */
+    const char *text; /* TEMPLATE_PAD bytes behind it can be read */
     size_t size;
     const field *field;
     const encoder *encoder;

@@ -65,7 +65,7 @@ reader_string(reader *r, word *out)
     if (!reader_char(r, '"')) {
         return false;
     }
-    char *text = arena_alloc(r->memory, (size_t)(r->end - r->at) + 1);
+    char *text = arena_alloc(r->memory, (size_t)(r->end - r->at) + TEMPLATE_PAD);
     out->text = text;
     for (; r->at < r->end && *r->at != '"' && *r->at != '\n'; r->at++) {
         bool escaped = *r->at == '\\' && r->at + 1 < r->end;

@@ -33,17 +33,37 @@ indent_lines(buffer *out, size_t start, int indent)
     buffer_finish(&copy);
 }
 
+/* Texts of a template are short: the first TEMPLATE_PAD bytes are copied whatever the size is. */
+static void
+write_text(buffer *out, const char *text, size_t size)
+{
+    if (out->room - out->size < size + TEMPLATE_PAD) {
+        buffer_reserve(out, size + TEMPLATE_PAD);
+    }
+    char *to = out->data + out->size;
+    memcpy(to, text, TEMPLATE_PAD);
+    if (size > TEMPLATE_PAD) {
+        memcpy(to + TEMPLATE_PAD, text + TEMPLATE_PAD, size - TEMPLATE_PAD);
+    }
+    out->size += size;
+}
+
 static void
 write_value(writer *w, const step *s)
 {
     w->scratch.size = 0;
     const char *text = s->field->text(&w->slots[s->slot], &w->scratch);
-    if (text) {
-        size_t start = w->out->size;
-        s->encoder->write(w->out, text, strlen(text));
-        if (s->indent) {
-            indent_lines(w->out, start, s->indent);
-        }
+    if (!text) {
+        return;
+    }
+    if (s->encoder->write == encode_name) {
+        encode_name(w->out, text);
+        return;
+    }
+    size_t start = w->out->size;
+    s->encoder->write(w->out, text);
+    if (s->indent) {
+        indent_lines(w->out, start, s->indent);
     }
 }
 
@@ -61,8 +81,8 @@ write_for(writer *w, const step *s)
         if (at < 0) {
             return;
         }
-        if (count++ > 0) {
-            buffer_add(w->out, s->text, s->size);
+        if (count++ > 0 && s->size) {
+            write_text(w->out, s->text, s->size);
         }
         write_steps(w, s + 1, w->steps + s->end);
     }
@@ -93,34 +113,41 @@ write_quote(writer *w, const step *s)
     w->quoted.size = 0;
     buffer_add(&w->quoted, w->out->data + start, w->out->size - start);
     w->out->size = start;
-    s->encoder->write(w->out, buffer_text(&w->quoted), w->quoted.size);
+    s->encoder->write(w->out, buffer_text(&w->quoted));
+}
+
+static void
+write_fill(writer *w, const step *s)
+{
+    size_t start = w->out->size;
+    write_steps(w, s + 1, w->steps + s->end);
+    encode_c_fill(w->out, start, &w->quoted);
 }
 
 static void
 write_steps(writer *w, const step *s, const step *to)
 {
     while (s < to) {
-        const step *end = w->steps + s->end;
-        size_t start;
+        const step *next = s + 1;
         switch (s->kind) {
-        case STEP_TEXT: buffer_add(w->out, s->text, s->size); break;
+        case STEP_TEXT: write_text(w->out, s->text, s->size); break;
         case STEP_VALUE: write_value(w, s); break;
-        case STEP_FOR: write_for(w, s); break;
-        case STEP_IF:
-            if (holds(w, s) != s->negated) {
-                write_steps(w, s + 1, w->steps + s->other);
-            } else {
-                write_steps(w, w->steps + s->other, end);
-            }
+        case STEP_IF: next = holds(w, s) != s->negated ? next : w->steps + s->end; break;
+        case STEP_GO: next = w->steps + s->end; break;
+        case STEP_FOR:
+            write_for(w, s);
+            next = w->steps + s->end;
             break;
-        case STEP_QUOTE: write_quote(w, s); break;
+        case STEP_QUOTE:
+            write_quote(w, s);
+            next = w->steps + s->end;
+            break;
         case STEP_FILL:
-            start = w->out->size;
-            write_steps(w, s + 1, end);
-            encode_c_fill(w->out, start);
+            write_fill(w, s);
+            next = w->steps + s->end;
             break;
         }
-        s = end;
+        s = next;
     }
 }
 

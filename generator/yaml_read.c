@@ -4,6 +4,7 @@
 #include <yaml.h>
 
 #include "dict.h"
+#include "yaml_plain.h"
 
 /* libyaml counts characters; `offset` is where character number `index` begins. Marks mostly come
    in the order of the file, so walking on from the last one costs one pass over the text in all. */
@@ -373,12 +374,9 @@ stream_read(reader *r)
 }
 
 node *
-yaml_read(arena *a, faults *f, const char *text, size_t size)
+yaml_read_events(arena *a, faults *f, const char *text, size_t size)
 {
     reader r = {.memory = a, .faults = f, .file = faults_file(f), .text = text, .size = size};
-    if (!characters_check(f, r.file, text, size)) {
-        return NULL;
-    }
     if (!yaml_parser_initialize(&r.parser)) {
         die("libyaml cannot start");
     }
@@ -391,4 +389,14 @@ yaml_read(arena *a, faults *f, const char *text, size_t size)
         return NULL;
     }
     return r.stopped ? NULL : root;
+}
+
+node *
+yaml_read(arena *a, faults *f, const char *text, size_t size)
+{
+    if (!characters_check(f, faults_file(f), text, size)) {
+        return NULL;
+    }
+    node *root = yaml_plain_read(a, faults_file(f), text, size);
+    return root ? root : yaml_read_events(a, f, text, size);
 }

@@ -8,7 +8,10 @@
 enum { YAML_DEPTH = 16 };
 
 /* NULL where the text cannot be read on; else a tree, even if some faults were recorded, so that
-   the check can report the others too. */
+   the check can report the others too. A NUL stands behind the end of `text`. */
 node *yaml_read(arena *a, faults *f, const char *text, size_t size);
+
+/* The same by libyaml's events alone, of a text whose characters were looked at. */
+node *yaml_read_events(arena *a, faults *f, const char *text, size_t size);
 
 #endif

@@ -1,0 +1,455 @@
+#include "yaml_plain.h"
+
+#include <string.h>
+
+#include "dict.h"
+#include "yaml_read.h"
+
+/* What is read here: collections in block and flow style, comments, and scalars that end on the
+   line where they begin, plain or quoted. Whoever meets something else says NULL or false, and so
+   does the whole. Scalars lie in `copy`, which is the text with a NUL behind each of them; what is
+   read is `text`, which stays as it is. Collections are gathered on two stacks. */
+typedef struct reader {
+    arena *memory;
+    const char *file, *text, *end;
+    char *copy;
+    const char *at, *line_start;
+    int line;
+    LIST(node *) items;
+    LIST(pair) pairs;
+} reader;
+
+enum { MAP_SMALL = 16, KEY_MOST = 1000 /* libyaml takes 1024 characters */ };
+
+static node *flow_read(reader *r, int depth);
+static node *block_read(reader *r, int depth);
+
+/* ---- characters ----------------------------------------------------------------------------- */
+
+static bool
+is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\0';
+}
+
+static int
+column(const reader *r)
+{
+    return (int)(r->at - r->line_start);
+}
+
+static loc
+here(const reader *r)
+{
+    return (loc){r->file, r->line, column(r) + 1};
+}
+
+/* To the next token, over spaces, comments and line ends. Marks and directives of documents begin
+   at the start of a line. */
+static bool
+skip(reader *r)
+{
+    for (;;) {
+        while (*r->at == ' ') {
+            r->at++;
+        }
+        if (*r->at == '#') {
+            if (r->at > r->line_start && r->at[-1] != ' ') {
+                return false;
+            }
+            const char *line_end = memchr(r->at, '\n', (size_t)(r->end - r->at));
+            r->at = line_end ? line_end : r->end;
+        }
+        if (*r->at != '\n') {
+            break;
+        }
+        r->line_start = ++r->at;
+        r->line++;
+    }
+    return column(r) > 0 ||
+           (*r->at != '%' && strncmp(r->at, "---", 3) != 0 && strncmp(r->at, "...", 3) != 0);
+}
+
+/* Whether nothing but a comment follows on the line. */
+static bool
+line_ends(reader *r)
+{
+    while (*r->at == ' ') {
+        r->at++;
+    }
+    return *r->at == '\n' || r->at == r->end || (*r->at == '#' && r->at[-1] == ' ');
+}
+
+/* ---- scalars -------------------------------------------------------------------------------- */
+
+static node *
+node_create(reader *r, node_kind kind, loc where)
+{
+    node *n = arena_alloc(r->memory, sizeof *n);
+    n->kind = kind;
+    n->where = where;
+    return n;
+}
+
+/* The scalar whose text is from `from` on in the copy, `size` bytes long. */
+static node *
+scalar_create(reader *r, loc where, const char *from, size_t size, bool quoted)
+{
+    node *n = node_create(r, NODE_SCALAR, where);
+    char *text = r->copy + (from - r->text);
+    text[size] = '\0';
+    n->text = text;
+    n->size = size;
+    n->quoted = quoted;
+    return n;
+}
+
+/* A byte of a plain scalar: one that may stand in it, one that may begin it too, one that has to be
+   looked at, also inside of flow collections alone, and one that nothing is sure of. */
+enum { INSIDE, BEGINS, LOOK, LOOK_FLOW, UNSURE };
+
+/* clang-format off */
+static const unsigned char plain_bytes[256] = {
+    ['0' ... '9'] = BEGINS, ['A' ... 'Z'] = BEGINS, ['a' ... 'z'] = BEGINS, [0x80 ... 0xff] = BEGINS,
+    ['_'] = BEGINS, ['.'] = BEGINS, ['('] = BEGINS, ['+'] = BEGINS, ['/'] = BEGINS, ['$'] = BEGINS,
+    [' '] = LOOK, [':'] = LOOK, ['\n'] = LOOK, ['\0'] = LOOK, [','] = LOOK_FLOW, ['['] = LOOK_FLOW,
+    [']'] = LOOK_FLOW, ['{'] = LOOK_FLOW, ['}'] = LOOK_FLOW, ['?'] = LOOK_FLOW,
+    ['\t'] = UNSURE, ['\r'] = UNSURE,
+};
+/* clang-format on */
+
+/* Where a plain scalar ends that goes on at `c`: before a line's end, a comment, the colon of a key
+   or what separates in a flow collection. NULL: not sure. */
+static const char *
+plain_end(const char *c, bool flow)
+{
+    for (;; c++) {
+        unsigned char kind = plain_bytes[(unsigned char)*c];
+        if (kind <= BEGINS || (kind == LOOK_FLOW && !flow) || (*c == ' ' && c[1] != '#')) {
+            continue;
+        }
+        bool ends = *c == ' ' || *c == '\n' || *c == '\0' || (*c == ':' && is_blank(c[1])) ||
+                    *c == ',' || *c == ']' || *c == '}';
+        return ends ? c : NULL;
+    }
+}
+
+static node *
+plain_read(reader *r, bool flow)
+{
+    const char *from = r->at;
+    bool negative = *from == '-' && from[1] >= '0' && from[1] <= '9';
+    const char *end = plain_bytes[(unsigned char)*from] == BEGINS || negative
+                          ? plain_end(from + 1, flow)
+                          : NULL;
+    if (!end) {
+        return NULL;
+    }
+    loc where = here(r);
+    r->at = end;
+    while (end[-1] == ' ') {
+        end--;
+    }
+    return scalar_create(r, where, from, (size_t)(end - from), false);
+}
+
+/* The character that a backslash and `c` stand for; NUL: not sure. */
+static char
+escaped(char c)
+{
+    return c == '"' || c == '\\' ? c : c == 'n' ? '\n' : c == 't' ? '\t' : '\0';
+}
+
+static node *
+quoted_read(reader *r)
+{
+    const char *from = r->at + 1, *c = from;
+    char quote = *r->at, *to = r->copy + (from - r->text);
+    loc where = here(r);
+    for (; *c != quote || (quote == '\'' && c[1] == quote); c++) {
+        if (*c == '\n' || c == r->end) {
+            return NULL;
+        }
+        char byte = *c;
+        if (*c == quote) {
+            c++;
+        } else if (*c == '\\' && quote == '"') {
+            byte = escaped(*++c);
+            if (!byte) {
+                return NULL;
+            }
+        }
+        *to++ = byte;
+    }
+    r->at = c + 1;
+    while (*r->at == ' ') {
+        r->at++;
+    }
+    return scalar_create(r, where, from, (size_t)(to - (r->copy + (from - r->text))), true);
+}
+
+static node *
+scalar_read(reader *r, bool flow)
+{
+    return *r->at == '"' || *r->at == '\'' ? quoted_read(r) : plain_read(r, flow);
+}
+
+/* ---- collections ---------------------------------------------------------------------------- */
+
+/* The items above `first` on the stack. */
+static node *
+list_finish(reader *r, loc where, int first)
+{
+    node *n = node_create(r, NODE_LIST, where);
+    int count = r->items.count - first;
+    if (count) {
+        size_t size = (size_t)count * sizeof *n->items.items;
+        n->items.items = arena_alloc(r->memory, size);
+        memcpy(n->items.items, r->items.items + first, size);
+        n->items.count = n->items.room = count;
+    }
+    r->items.count = first;
+    return n;
+}
+
+static node *
+map_finish(reader *r, loc where, int first)
+{
+    node *n = node_create(r, NODE_MAP, where);
+    int count = r->pairs.count - first;
+    if (count) {
+        size_t size = (size_t)count * sizeof *n->pairs.items;
+        n->pairs.items = arena_alloc(r->memory, size);
+        memcpy(n->pairs.items, r->pairs.items + first, size);
+        n->pairs.count = n->pairs.room = count;
+    }
+    r->pairs.count = first;
+    return n;
+}
+
+/* Whether the map, whose pairs are those above `first`, has the key already. */
+static bool
+has_key(reader *r, int first, dict **seen, const char *key)
+{
+    int count = r->pairs.count - first;
+    if (count < MAP_SMALL) {
+        for (int i = first; i < r->pairs.count; i++) {
+            if (strcmp(r->pairs.items[i].key, key) == 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+    if (!*seen) {
+        *seen = dict_create(r->memory);
+        for (int i = first; i < r->pairs.count; i++) {
+            dict_add(*seen, r->pairs.items[i].key, i);
+        }
+    }
+    return dict_add(*seen, key, r->pairs.count) >= 0;
+}
+
+/* A key, up to behind its colon. */
+static node *
+key_read(reader *r, bool flow)
+{
+    node *key = scalar_read(r, flow);
+    if (!key || *r->at != ':' || !is_blank(r->at[1]) || key->size > KEY_MOST) {
+        return NULL;
+    }
+    r->at++;
+    return key;
+}
+
+static bool
+pair_push(reader *r, int first, dict **seen, const node *key, node *value)
+{
+    if (!value || has_key(r, first, seen, key->text)) {
+        return false;
+    }
+    *list_push(r->memory, &r->pairs) = (pair){
+        .key = key->text,
+        .where = key->where,
+        .quoted = key->quoted,
+        .field = -1,
+        .value = value,
+    };
+    return true;
+}
+
+/* ---- flow style ----------------------------------------------------------------------------- */
+
+static node *
+flow_value(reader *r, int depth)
+{
+    if (*r->at == '[' || *r->at == '{') {
+        return flow_read(r, depth + 1);
+    }
+    node *n = scalar_read(r, true);
+    return n && *r->at != ':' ? n : NULL;
+}
+
+static bool
+flow_pair(reader *r, int first, dict **seen, int depth)
+{
+    node *key = key_read(r, true);
+    return key && skip(r) && pair_push(r, first, seen, key, flow_value(r, depth));
+}
+
+static bool
+flow_item(reader *r, int depth)
+{
+    node *n = flow_value(r, depth);
+    if (n) {
+        *list_push(r->memory, &r->items) = n;
+    }
+    return n != NULL;
+}
+
+/* From the bracket on to behind the other. A comma may stand behind the last element. */
+static node *
+flow_read(reader *r, int depth)
+{
+    bool map = *r->at == '{';
+    char close = map ? '}' : ']';
+    int first = map ? r->pairs.count : r->items.count;
+    dict *seen = NULL;
+    loc where = here(r);
+    if (depth > YAML_DEPTH) {
+        return NULL;
+    }
+    r->at++;
+    for (bool separated = true; skip(r);) {
+        if (*r->at == close) {
+            r->at++;
+            return map ? map_finish(r, where, first) : list_finish(r, where, first);
+        }
+        if (!separated || !(map ? flow_pair(r, first, &seen, depth) : flow_item(r, depth)) ||
+            !skip(r)) {
+            return NULL;
+        }
+        separated = *r->at == ',';
+        r->at += separated;
+    }
+    return NULL;
+}
+
+/* ---- block style ---------------------------------------------------------------------------- */
+
+static bool
+is_dash(const reader *r)
+{
+    return *r->at == '-' && is_blank(r->at[1]);
+}
+
+/* A scalar or a flow collection, and nothing behind it on its line. */
+static node *
+inline_read(reader *r, int depth)
+{
+    bool flow = *r->at == '[' || *r->at == '{';
+    node *n = flow ? flow_read(r, depth) : scalar_read(r, false);
+    return n && line_ends(r) ? n : NULL;
+}
+
+/* The list whose first dash is at the reader. */
+static node *
+block_list(reader *r, int depth)
+{
+    int indent = column(r), first = r->items.count;
+    loc where = here(r);
+    while (is_dash(r)) {
+        r->at++;
+        if (!skip(r) || r->at == r->end || column(r) <= indent) {
+            return NULL;
+        }
+        node *n = block_read(r, depth + 1);
+        if (!n || !skip(r)) {
+            return NULL;
+        }
+        *list_push(r->memory, &r->items) = n;
+        if (r->at == r->end || column(r) < indent) {
+            break;
+        }
+        if (column(r) > indent) {
+            return NULL;
+        }
+    }
+    return list_finish(r, where, first);
+}
+
+/* What stands behind the colon of a key of a map in column `indent`. A list may stand in the same
+   column on the next line. */
+static node *
+block_value(reader *r, int indent, int depth)
+{
+    int line = r->line;
+    if (!skip(r) || r->at == r->end) {
+        return NULL;
+    }
+    if (r->line == line) {
+        return inline_read(r, depth);
+    }
+    if (column(r) > indent) {
+        return block_read(r, depth);
+    }
+    return column(r) == indent && is_dash(r) && depth <= YAML_DEPTH ? block_list(r, depth) : NULL;
+}
+
+/* The map in column `indent` whose first key, which is `key`, was just read. */
+static node *
+block_map(reader *r, int indent, const node *key, int depth)
+{
+    int first = r->pairs.count;
+    dict *seen = NULL;
+    loc where = key->where;
+    for (;;) {
+        node *value = block_value(r, indent, depth + 1);
+        if (!pair_push(r, first, &seen, key, value) || !skip(r)) {
+            return NULL;
+        }
+        if (r->at == r->end || column(r) < indent) {
+            return map_finish(r, where, first);
+        }
+        key = column(r) == indent ? key_read(r, false) : NULL;
+        if (!key) {
+            return NULL;
+        }
+    }
+}
+
+/* Any node, from its first token on. Depth counts collections: the root's is 1. */
+static node *
+block_read(reader *r, int depth)
+{
+    if (depth > YAML_DEPTH) {
+        return NULL; /* of a scalar that is too cautious, and harmless */
+    }
+    if (is_dash(r)) {
+        return block_list(r, depth);
+    }
+    if (*r->at == '[' || *r->at == '{') {
+        return inline_read(r, depth);
+    }
+    int indent = column(r);
+    node *n = scalar_read(r, false);
+    if (n && *r->at == ':' && is_blank(r->at[1]) && n->size <= KEY_MOST) {
+        r->at++;
+        return block_map(r, indent, n, depth);
+    }
+    return n && line_ends(r) ? n : NULL;
+}
+
+node *
+yaml_plain_read(arena *a, const char *file, const char *text, size_t size)
+{
+    reader r = {.memory = a, .file = file, .text = text, .end = text + size, .line = 1};
+    arena_mark start = arena_save(a);
+    r.copy = arena_copy(a, text, size);
+    r.at = r.line_start = text;
+    node *root = skip(&r) && r.at < r.end ? block_read(&r, 1) : NULL;
+    if (!root || root->kind == NODE_SCALAR || !skip(&r) || r.at < r.end) {
+        arena_restore(a, start);
+        return NULL;
+    }
+    return root;
+}
