@@ -26,7 +26,7 @@ struct arena {
     block *last;
 };
 
-enum { FIRST_SIZE = 64 * 1024, BLOCK_SIZE = 4 << 20, HUGE_PAGE = 2 << 20 };
+enum { FIRST_SIZE = 64 * 1024, BLOCK_SIZE = 4 << 20, HUGE_PAGE = 2 << 20, LIST_LARGE = 64 };
 
 static _Noreturn void
 out_of_memory(void)
@@ -107,26 +107,32 @@ arena_destroy(arena *a)
     free(a);
 }
 
-void *
-arena_alloc(arena *a, size_t size)
+/* Behind what is there; zero. */
+static void *
+take(arena *a, size_t size, size_t align)
 {
-    size_t align = alignof(max_align_t);
+    size_t start = (a->last->used + align - 1) / align * align;
     if (size > SIZE_MAX / 2) {
         out_of_memory();
     }
-    size = (size + align - 1) / align * align;
-    if (a->last->size - a->last->used < size) {
+    if (start > a->last->size || a->last->size - start < size) {
         a->last = block_map(a->last, size);
+        start = 0;
     }
-    void *memory = a->last->data + a->last->used;
-    a->last->used += size;
-    return memory;
+    a->last->used = start + size;
+    return a->last->data + start;
+}
+
+void *
+arena_alloc(arena *a, size_t size)
+{
+    return take(a, size, alignof(max_align_t));
 }
 
 char *
 arena_copy(arena *a, const char *text, size_t size)
 {
-    char *copy = arena_alloc(a, size + 1);
+    char *copy = take(a, size + 1, 1);
     if (size) {
         memcpy(copy, text, size);
     }
@@ -137,7 +143,7 @@ char *
 arena_join(arena *a, const char *first, const char *second, const char *third)
 {
     size_t one = strlen(first), two = strlen(second), three = strlen(third);
-    char *text = arena_alloc(a, one + two + three + 1);
+    char *text = take(a, one + two + three + 1, 1);
     memcpy(text, first, one);
     memcpy(text + one, second, two);
     memcpy(text + one + two, third, three);
@@ -153,7 +159,7 @@ arena_print(arena *a, const char *format, ...)
     va_copy(again, args);
     size_t size = format_text(small, sizeof small, format, args);
     va_end(args);
-    char *text = arena_alloc(a, size + 1);
+    char *text = take(a, size + 1, 1);
     if (size < sizeof small) {
         memcpy(text, small, size);
     } else {
@@ -182,15 +188,22 @@ arena_restore(arena *a, arena_mark mark)
 }
 
 void *
-list_grow(arena *a, void *items, int count, int *room, size_t size)
+list_make_room(arena *a, void *items, int count, int *room, int more, size_t size)
 {
-    if (count < *room) {
+    if (more <= *room - count) {
         return items;
     }
-    *room = *room ? *room * 2 : 4;
+    *room = count + more;
     void *grown = arena_alloc(a, (size_t)*room * size);
     if (count) {
         memcpy(grown, items, (size_t)count * size);
     }
     return grown;
+}
+
+void *
+list_grow(arena *a, void *items, int count, int *room, size_t size)
+{
+    int more = count ? count : size > LIST_LARGE ? 1 : 4;
+    return count < *room ? items : list_make_room(a, items, count, room, more, size);
 }

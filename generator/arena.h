@@ -26,13 +26,18 @@ arena_mark arena_save(arena *a);
 void arena_restore(arena *a, arena_mark mark);
 
 /* A growing array of pointers or structures: `LIST(type)` declares one, list_push appends a zeroed
-   element and returns it. */
+   element and returns it. It may start with `room` that is not the arena's. */
 #define LIST(type)       \
     struct {             \
         type *items;     \
         int count, room; \
     }
 void *list_grow(arena *a, void *items, int count, int *room, size_t size);
+/* Room for `more` elements, where it is known how many come. */
+#define list_reserve(a, list, more) \
+    ((list)->items = list_make_room( \
+         (a), (list)->items, (list)->count, &(list)->room, more, sizeof *(list)->items))
+void *list_make_room(arena *a, void *items, int count, int *room, int more, size_t size);
 #define list_push(a, list)                                                                   \
     ((list)->items =                                                                         \
          list_grow((a), (list)->items, (list)->count, &(list)->room, sizeof *(list)->items), \

@@ -167,6 +167,10 @@ sources_read(row_check *r)
 {
     const node *args = r->row->fields[ROW_ARGS], *outs = r->row->fields[ROW_OUTS];
     bool fine = args && outs;
+    int count = (args ? args->items.count : 0) + (outs ? outs->items.count : 0);
+    list_reserve(r->checker->memory, &r->args, args ? args->items.count : 0);
+    list_reserve(r->checker->memory, &r->outs, outs ? outs->items.count : 0);
+    list_reserve(r->checker->memory, &r->op->params, count);
     for (int i = 0; args && i < args->items.count; i++) {
         fine &= arg_source_read(r, args->items.items[i], i);
     }

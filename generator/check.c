@@ -122,6 +122,7 @@ static void
 rows_check(checker *c, row_list *rows)
 {
     dict *names = dict_create(c->memory);
+    list_reserve(c->memory, &c->table->ops, rows->all.count);
     for (int i = 0; i < rows->all.count; i++) {
         row *r = &rows->all.items[i];
         r->whole = row_check_all(c, r, list_push(c->memory, &c->table->ops)) && r->whole;

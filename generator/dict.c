@@ -6,7 +6,7 @@
 /* Open addressing, at most half full; the number of slots is a power of two. */
 typedef struct slot {
     const char *key;
-    uint64_t hash;
+    uint32_t hash;
     int value;
 } slot;
 
@@ -16,14 +16,14 @@ struct dict {
     size_t room, count;
 };
 
-static uint64_t
+static uint32_t
 hash_of(const char *key)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (; *key; key++) {
         hash = (hash ^ (unsigned char)*key) * UINT64_C(1099511628211);
     }
-    return hash ^ hash >> 32;
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 dict *
@@ -38,7 +38,7 @@ dict_create(arena *a)
 
 /* The slot that holds `key`, or the free one where it would go. */
 static slot *
-slot_of(const dict *d, const char *key, uint64_t hash)
+slot_of(const dict *d, const char *key, uint32_t hash)
 {
     size_t i = hash & (d->room - 1);
     while (d->slots[i].key && (d->slots[i].hash != hash || strcmp(d->slots[i].key, key) != 0)) {
@@ -71,7 +71,7 @@ dict_find(const dict *d, const char *key)
 int
 dict_add(dict *d, const char *key, int value)
 {
-    uint64_t hash = hash_of(key);
+    uint32_t hash = hash_of(key);
     slot *s = slot_of(d, key, hash);
     if (s->key) {
         return s->value;

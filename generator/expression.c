@@ -410,7 +410,7 @@ parse_unary(parser *p)
 expr *
 expr_parse(arena *a, faults *f, context of, loc where, const char *text)
 {
-    token *tokens = tokens_read(a, f, of, where, text);
+    token few[TOKENS_FEW], *tokens = tokens_read(a, f, of, where, text, few);
     if (!tokens) {
         return NULL;
     }

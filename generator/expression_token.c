@@ -40,16 +40,22 @@ skip_space(lexer *l)
     return l->at != start;
 }
 
+/* `text`: what the token is, NULL: as it is written. */
 static token *
-take(lexer *l, token_kind kind, size_t size)
+take_as(lexer *l, token_kind kind, const char *text, size_t size)
 {
     token *t = list_push(l->a, &l->tokens);
-    t->kind = kind;
-    t->text = arena_copy(l->a, l->at, size);
+    *t = (token){.kind = kind, .text = text ? text : arena_copy(l->a, l->at, size)};
     t->where = l->where;
     l->at += size;
     l->where.column += (int)size;
     return t;
+}
+
+static token *
+take(lexer *l, token_kind kind, size_t size)
+{
+    return take_as(l, kind, NULL, size);
 }
 
 static size_t
@@ -142,8 +148,9 @@ static bool
 read_sign(lexer *l)
 {
     for (int i = 0; signs[i]; i++) {
-        if (strncmp(l->at, signs[i], strlen(signs[i])) == 0) {
-            return take(l, TOKEN_SIGN, strlen(signs[i]));
+        size_t size = signs[i][1] ? 2 : 1;
+        if (l->at[0] == signs[i][0] && (size == 1 || l->at[1] == signs[i][1])) {
+            return take_as(l, TOKEN_SIGN, signs[i], size);
         }
     }
     if (*l->at > ' ' && *l->at < 0x7f) {
@@ -170,9 +177,11 @@ read_token(lexer *l)
 }
 
 token *
-tokens_read(arena *a, faults *f, context of, loc where, const char *text)
+tokens_read(arena *a, faults *f, context of, loc where, const char *text, token few[TOKENS_FEW])
 {
     lexer l = {.a = a, .f = f, .of = of, .where = where, .at = text};
+    l.tokens.items = few;
+    l.tokens.room = TOKENS_FEW;
     bool spaced = skip_space(&l);
     while (*l.at) {
         int index = l.tokens.count;
@@ -182,7 +191,7 @@ tokens_read(arena *a, faults *f, context of, loc where, const char *text)
         l.tokens.items[index].spaced = spaced;
         spaced = skip_space(&l);
     }
-    take(&l, TOKEN_END, 0)->spaced = spaced;
+    take_as(&l, TOKEN_END, "", 0)->spaced = spaced;
     return l.tokens.items;
 }
 

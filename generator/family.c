@@ -175,6 +175,7 @@ op_names_check(checker *c, const row_list *rows)
 void
 rows_collect(checker *c, const node *ops, row_list *out)
 {
+    list_reserve(c->memory, &out->all, ops->items.count);
     for (int i = 0; i < ops->items.count; i++) {
         row_collect(c, ops->items.items[i], out);
     }

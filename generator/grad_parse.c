@@ -497,7 +497,7 @@ grad_parse(arena *a, faults *f, const table *t, op *row, int entry)
 {
     const grad_entry *e = &row->grads.items[entry];
     context of = grad_context(a, row, entry);
-    token *tokens = tokens_read(a, f, of, e->where, e->text);
+    token few[TOKENS_FEW], *tokens = tokens_read(a, f, of, e->where, e->text, few);
     if (!tokens) {
         return NULL;
     }

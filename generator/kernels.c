@@ -417,6 +417,7 @@ kernels_read(row_check *r)
     const node *list = r->row->fields[ROW_KERNELS];
     dict *seen = dict_create(r->checker->memory);
     bool fine = list != NULL;
+    list_reserve(r->checker->memory, &r->op->kernels, list ? list->items.count : 0);
     for (int i = 0; list && i < list->items.count; i++) {
         fine &= kernel_read(r, list->items.items[i], i, seen);
     }

@@ -330,7 +330,7 @@ bool
 shape_parse(
     arena *a, faults *f, context of, op *row, loc where, const char *source, int index, shape *out)
 {
-    token *tokens = tokens_read(a, f, of, where, source);
+    token few[TOKENS_FEW], *tokens = tokens_read(a, f, of, where, source, few);
     if (!tokens) {
         return false;
     }

@@ -3,6 +3,8 @@
 #ifndef OPGEN_TREE_H
 #define OPGEN_TREE_H
 
+#include <stdint.h>
+
 #include "arena.h"
 #include "fault.h"
 
@@ -24,12 +26,12 @@ typedef struct pair {
 } pair;
 
 struct node {
-    node_kind kind;
-    loc where;
-    const char *text; /* of a scalar, NUL-terminated, without NULs inside */
-    size_t size;
+    node_kind kind : 8;
     bool quoted; /* anything but plain */
     bool block;  /* literal or folded */
+    uint32_t size;
+    loc where;
+    const char *text; /* of a scalar, NUL-terminated, without NULs inside */
     LIST(node *) items;
     LIST(pair) pairs;
 };

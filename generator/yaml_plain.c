@@ -99,7 +99,7 @@ scalar_create(reader *r, loc where, const char *from, size_t size, bool quoted)
     char *text = r->copy + (from - r->text);
     text[size] = '\0';
     n->text = text;
-    n->size = size;
+    n->size = (uint32_t)size;
     n->quoted = quoted;
     return n;
 }

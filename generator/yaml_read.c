@@ -181,7 +181,7 @@ scalar_read(reader *r, const yaml_event_t *event, loc where)
     node *n = node_create(r, NODE_SCALAR, where);
     size_t size = event->data.scalar.length;
     n->text = arena_copy(r->memory, (const char *)event->data.scalar.value, size);
-    n->size = size;
+    n->size = (uint32_t)size;
     n->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     n->block = event->data.scalar.style == YAML_LITERAL_SCALAR_STYLE ||
                event->data.scalar.style == YAML_FOLDED_SCALAR_STYLE;
