@@ -36,6 +36,15 @@ dict_create(arena *a)
     return d;
 }
 
+void
+dict_reserve(dict *d, int count)
+{
+    while (d->room / 2 <= (size_t)count) {
+        d->room *= 2;
+    }
+    d->slots = arena_alloc(d->memory, d->room * sizeof *d->slots);
+}
+
 /* The slot that holds `key`, or the free one where it would go. */
 static slot *
 slot_of(const dict *d, const char *key, uint32_t hash)

@@ -22,15 +22,6 @@ field_first(const cursor *c)
 /* ---- texts that several things give --------------------------------------------------------- */
 
 const char *
-scope_join(buffer *scratch, const char *const *parts)
-{
-    for (; *parts; parts++) {
-        buffer_puts(scratch, *parts);
-    }
-    return buffer_text(scratch);
-}
-
-const char *
 scope_c_expr(const cursor *c, const expr *e, buffer *scratch)
 {
     if (!e) {

@@ -28,7 +28,11 @@ typedef struct part {
 struct plan {
     const char *symbol;     /* of the op in C, without what follows: "aicf_add" */
     const char **tails;     /* [variants]: "_f32"; empty where there is no suffix */
+    const char **functions; /* [variants]: the Python function */
     const kernel **kernels; /* op->kernels, grouped by backend in the table's order */
+    struct {
+        const char *launcher, *launch; /* NULL where the kernel does not take the variant */
+    } * launches;                      /* [op->kernels][variants] */
     LIST(part) parts;
     LIST(function) values, tests;
     LIST(source) sources;
@@ -98,7 +102,6 @@ bool field_first(const cursor *c);
 #define FIELDS_COMMON NUMBER("index", field_index), FLAG("first", field_first)
 
 /* Texts that several things give. */
-const char *scope_join(buffer *scratch, const char *const *parts); /* ended by NULL */
 const char *scope_c_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_python_expr(const cursor *c, const expr *e, buffer *scratch);
 const char *scope_text_expr(const expr *e, buffer *scratch);

@@ -72,31 +72,21 @@ variant_tail(const cursor *c, buffer *scratch)
     return c->plan->tails[c->index];
 }
 
-/* The Python function. */
 static const char *
 variant_function(const cursor *c, buffer *scratch)
 {
-    return scope_join(scratch, (const char *const[]){c->op->name, c->plan->tails[c->index], NULL});
+    (void)scratch;
+    return c->plan->functions[c->index];
 }
 
-/* Of a kernel: its launcher, and the launch function of the op that calls it. */
-static const char *
-variant_launcher(const cursor *c, buffer *scratch)
+static ptrdiff_t
+launch_index(const cursor *c)
 {
-    const char *backend = c->table->backends.items[c->kernel->backend].name;
-    return scope_join(
-        scratch, (const char *const[]){c->table->symbol, "_", backend, "_", c->op->name, "_",
-                                       c->kernel->id, c->plan->tails[c->index], NULL});
+    return (c->kernel - c->op->kernels.items) * c->op->variants.count + c->index;
 }
 
-static const char *
-variant_launch(const cursor *c, buffer *scratch)
-{
-    const char *backend = c->table->backends.items[c->kernel->backend].name;
-    return scope_join(
-        scratch, (const char *const[]){"launch_", backend, "__", c->kernel->id,
-                                       c->plan->tails[c->index], NULL});
-}
+TEXT_FIELD(variant_launcher, c->plan->launches[launch_index(c)].launcher)
+TEXT_FIELD(variant_launch, c->plan->launches[launch_index(c)].launch)
 
 static int
 walk_params(const cursor *c, int from, int end, int at, cursor *element)

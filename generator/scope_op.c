@@ -278,11 +278,7 @@ FLAG_FIELD(op_alone, c->op->outs > 1 && required_outs(c->op) == 1)
 
 TEXT_FIELD(op_name, c->op->name)
 /* The Python function of the first variant. */
-static const char *
-op_first_function(const cursor *c, buffer *scratch)
-{
-    return scope_join(scratch, (const char *const[]){c->op->name, c->plan->tails[0], NULL});
-}
+TEXT_FIELD(op_first_function, c->plan->functions[0])
 
 TEXT_FIELD(op_symbol, c->plan->symbol)
 TEXT_FIELD(op_family, c->op->family)

@@ -109,9 +109,32 @@ add_names(arena *a, plan *p, const op *row)
 {
     p->symbol = arena_print(a, "%s_%s", row->symbol, row->name);
     p->tails = arena_alloc(a, (size_t)row->variants.count * sizeof *p->tails);
+    p->functions = arena_alloc(a, (size_t)row->variants.count * sizeof *p->functions);
     for (int i = 0; i < row->variants.count; i++) {
         const char *suffix = row->variants.items[i].suffix;
-        p->tails[i] = *suffix ? arena_print(a, "_%s", suffix) : "";
+        p->tails[i] = *suffix ? arena_join(a, "_", suffix, "") : "";
+        p->functions[i] = arena_join(a, row->name, p->tails[i], "");
+    }
+}
+
+/* Of each kernel and variant its launcher, and the launch function of the op that calls it. */
+static void
+add_launches(arena *a, plan *p, const table *t, const op *row)
+{
+    int variants = row->variants.count;
+    p->launches = arena_alloc(a, (size_t)(row->kernels.count * variants) * sizeof *p->launches);
+    for (int i = 0; i < row->kernels.count; i++) {
+        const kernel *k = &row->kernels.items[i];
+        const char *backend = t->backends.items[k->backend].name;
+        const char *of = arena_join(a, arena_join(a, t->symbol, "_", backend), "_", row->name);
+        const char *launcher = arena_join(a, of, "_", k->id);
+        const char *launch = arena_join(a, arena_join(a, "launch_", backend, "__"), k->id, "");
+        for (int v = 0; v < variants; v++) {
+            if (k->variants[v]) {
+                p->launches[i * variants + v].launcher = arena_join(a, launcher, p->tails[v], "");
+                p->launches[i * variants + v].launch = arena_join(a, launch, p->tails[v], "");
+            }
+        }
     }
 }
 
@@ -121,6 +144,7 @@ plan_create(arena *a, const table *t, const op *row)
     plan *p = arena_alloc(a, sizeof *p);
     add_names(a, p, row);
     group_kernels(a, p, t, row);
+    add_launches(a, p, t, row);
     for (int i = 0; i < row->kernels.count; i++) {
         add_source(a, p, p->kernels[i]);
         add_libs(a, p, p->kernels[i]);

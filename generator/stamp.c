@@ -34,6 +34,20 @@ read_entry(stamp_entry *e, char *line)
     return *end == ' ' && e->size >= 0 && is_inside(e->path);
 }
 
+bool
+stamp_is_of(const char *path, const digest *input)
+{
+    char line[sizeof head + DIGEST_LENGTH], hex[DIGEST_LENGTH + 1];
+    digest_print(input, hex);
+    FILE *file = fopen(path, "re");
+    bool is = file && fgets(line, sizeof line, file) && !strncmp(line, head, sizeof head - 1) &&
+              !strcmp(line + sizeof head - 1, hex);
+    if (file) {
+        fclose(file);
+    }
+    return is;
+}
+
 stamp *
 stamp_read(arena *a, const char *path)
 {
@@ -49,6 +63,12 @@ stamp_read(arena *a, const char *path)
     }
     memcpy(s->input, text + sizeof head - 1, DIGEST_LENGTH);
     char *line = strchr(text, '\n');
+    int lines = 0;
+    for (const char *c = line; c; c = strchr(c + 1, '\n')) {
+        lines++;
+    }
+    list_reserve(a, &s->entries, lines);
+    dict_reserve(s->by_path, lines);
     while (line && line[1]) {
         char *next = strchr(++line, '\n');
         stamp_entry e = {0};

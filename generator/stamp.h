@@ -3,6 +3,7 @@
 #ifndef OPGEN_STAMP_H
 #define OPGEN_STAMP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "arena.h"
@@ -24,6 +25,9 @@ typedef struct stamp {
     LIST(stamp_entry) entries;
     dict *by_path; /* the last entry of a path */
 } stamp;
+
+/* Whether the stamp is of this input, by its first line. */
+bool stamp_is_of(const char *path, const digest *input);
 
 /* Empty if there is none, or one that this opgen did not write. Paths that lead out of the folder
    are left out. */

@@ -70,19 +70,37 @@ take_close(reader *r, const char *tag)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static int
-step_add(reader *r, step_kind kind)
-{
-    step *s = list_push(r->memory, &r->out->steps);
-    s->kind = kind;
-    s->end = r->out->steps.count; /* of a tag with a body, its reader knows */
-    return r->out->steps.count - 1;
-}
-
 static step *
 step_of(reader *r, int index)
 {
     return &r->out->steps.items[index];
+}
+
+static int
+step_add(reader *r, step_kind kind)
+{
+    list_push(r->memory, &r->out->steps)->kind = kind;
+    return r->out->steps.count - 1;
+}
+
+/* The same, and the text before it becomes a part of it. */
+static int
+step_join(reader *r, step_kind kind)
+{
+    int last = r->out->steps.count - 1;
+    if (last < 0 || r->target > last || step_of(r, last)->kind != STEP_TEXT) {
+        return step_add(r, kind);
+    }
+    step_of(r, last)->kind = kind;
+    return last;
+}
+
+/* The step goes on where the next one will be. */
+static void
+step_end(reader *r, int index)
+{
+    r->target = r->out->steps.count;
+    step_of(r, index)->end = r->target;
 }
 
 static word
@@ -146,7 +164,7 @@ read_value(reader *r, const char *tag)
     while (line > r->text && line[-1] != '\n') {
         line--;
     }
-    step *s = step_of(r, step_add(r, STEP_VALUE));
+    step *s = step_of(r, step_join(r, STEP_VALUE));
     s->slot = slot;
     s->field = f;
     s->encoder = e;
@@ -193,7 +211,7 @@ read_for(reader *r, const char *tag)
     r->slots[r->slot_count++].is = f->of;
     bool good = read_body(r, tag, NULL);
     r->slot_count--;
-    step_of(r, index)->end = r->out->steps.count;
+    step_end(r, index);
     return good;
 }
 
@@ -210,7 +228,7 @@ read_if(reader *r, const char *tag)
     if (!f || !take_close(r, tag)) {
         return false;
     }
-    int index = step_add(r, STEP_IF);
+    int index = step_join(r, STEP_IF);
     step *s = step_of(r, index);
     s->slot = slot;
     s->field = f;
@@ -218,10 +236,10 @@ read_if(reader *r, const char *tag)
     bool at_else = false;
     bool good = read_body(r, tag, &at_else);
     int over = good && at_else ? step_add(r, STEP_GO) : -1;
-    step_of(r, index)->end = r->out->steps.count;
+    step_end(r, index);
     if (over >= 0) {
         good = read_body(r, tag, NULL);
-        step_of(r, over)->end = r->out->steps.count;
+        step_end(r, over);
     }
     return good;
 }
@@ -242,7 +260,7 @@ read_quote(reader *r, const char *tag)
     r->quoted = true;
     bool good = read_body(r, tag, NULL);
     r->quoted = false;
-    step_of(r, index)->end = r->out->steps.count;
+    step_end(r, index);
     return good;
 }
 
@@ -256,7 +274,7 @@ read_fill(reader *r, const char *tag)
     r->filled = true;
     bool good = read_body(r, tag, NULL);
     r->filled = false;
-    step_of(r, index)->end = r->out->steps.count;
+    step_end(r, index);
     return good;
 }
 

@@ -27,7 +27,8 @@ typedef struct step {
     int slot, into;
     int end;          /* an index of a step */
     int indent;       /* of a value: of the line it stands on */
-    const char *text; /* TEMPLATE_PAD bytes behind it can be read */
+    const char *text; /* of a value or an @{if}: what stands before it; TEMPLATE_PAD bytes behind
+                         it can be read */
     size_t size;
     const field *field;
     const encoder *encoder;

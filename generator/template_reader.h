@@ -16,6 +16,7 @@ typedef struct reader {
         const thing *is;
     } slots[TEMPLATE_SLOTS];
     int slot_count;
+    int target;  /* the last step that another goes on at: no text before it may join it */
     bool quoted; /* inside @{quote} */
     bool filled; /* inside @{fill}: line breaks count for nothing */
 } reader;

@@ -37,6 +37,9 @@ indent_lines(buffer *out, size_t start, int indent)
 static void
 write_text(buffer *out, const char *text, size_t size)
 {
+    if (!size) {
+        return;
+    }
     if (out->room - out->size < size + TEMPLATE_PAD) {
         buffer_reserve(out, size + TEMPLATE_PAD);
     }
@@ -52,6 +55,7 @@ static void
 write_value(writer *w, const step *s)
 {
     w->scratch.size = 0;
+    write_text(w->out, s->text, s->size);
     const char *text = s->field->text(&w->slots[s->slot], &w->scratch);
     if (!text) {
         return;
@@ -81,7 +85,7 @@ write_for(writer *w, const step *s)
         if (at < 0) {
             return;
         }
-        if (count++ > 0 && s->size) {
+        if (count++ > 0) {
             write_text(w->out, s->text, s->size);
         }
         write_steps(w, s + 1, w->steps + s->end);
@@ -132,7 +136,10 @@ write_steps(writer *w, const step *s, const step *to)
         switch (s->kind) {
         case STEP_TEXT: write_text(w->out, s->text, s->size); break;
         case STEP_VALUE: write_value(w, s); break;
-        case STEP_IF: next = holds(w, s) != s->negated ? next : w->steps + s->end; break;
+        case STEP_IF:
+            write_text(w->out, s->text, s->size);
+            next = holds(w, s) != s->negated ? next : w->steps + s->end;
+            break;
         case STEP_GO: next = w->steps + s->end; break;
         case STEP_FOR:
             write_for(w, s);
@@ -167,7 +174,11 @@ template_path(arena *a, const template_file *t, const cursor *where)
 {
     buffer path = {0};
     for (const char *c = t->path; *c;) {
-        if (!strncmp(c, "{op}", 4) && where->op) {
+        size_t plain = *c == '{' ? 0 : strcspn(c, "{");
+        if (plain) {
+            buffer_add(&path, c, plain);
+            c += plain;
+        } else if (!strncmp(c, "{op}", 4) && where->op) {
             buffer_puts(&path, where->op->name);
             c += 4;
         } else if (!strncmp(c, "{package}", 9)) {

@@ -57,17 +57,16 @@ is_untouched(int dir, const stamp_entry *e, const struct stat *stamped)
 bool
 write_is_current(const char *folder, const digest *input)
 {
-    char hex[DIGEST_LENGTH + 1];
     struct stat stamped, working;
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) {
         return false;
     }
     arena *a = arena_create();
-    const stamp *s = stamp_read(a, arena_print(a, "%s/%s", folder, STAMP_NAME));
-    digest_print(input, hex);
-    bool current = !strcmp(s->input, hex) && fstatat(dir, STAMP_NAME, &stamped, 0) == 0 &&
+    const char *path = arena_print(a, "%s/%s", folder, STAMP_NAME);
+    bool current = stamp_is_of(path, input) && fstatat(dir, STAMP_NAME, &stamped, 0) == 0 &&
                    fstatat(dir, STAMP_WORK, &working, 0) != 0;
+    const stamp *s = current ? stamp_read(a, path) : NULL;
     for (int i = 0; current && i < s->entries.count; i++) {
         current = is_untouched(dir, &s->entries.items[i], &stamped);
     }
