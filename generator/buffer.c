@@ -15,11 +15,8 @@ buffer_finish(buffer *b)
 }
 
 void
-buffer_reserve(buffer *b, size_t more)
+buffer_grow(buffer *b, size_t more)
 {
-    if (b->room - b->size >= more) {
-        return;
-    }
     size_t room = b->room ? b->room : 256;
     while (room - b->size < more) {
         if (room > (size_t)-1 / 2) {

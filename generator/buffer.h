@@ -14,14 +14,21 @@ void buffer_finish(buffer *b); /* a zeroed buffer is empty and ready */
 void buffer_puts(buffer *b, const char *text);
 void buffer_print(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *buffer_text(buffer *b);
-void buffer_reserve(buffer *b, size_t more);
+void buffer_grow(buffer *b, size_t more);
+
+/* Room for so many bytes more. */
+static inline void
+buffer_reserve(buffer *b, size_t more)
+{
+    if (b->room - b->size < more) {
+        buffer_grow(b, more);
+    }
+}
 
 static inline void
 buffer_add(buffer *b, const char *text, size_t size)
 {
-    if (b->room - b->size < size) {
-        buffer_reserve(b, size);
-    }
+    buffer_reserve(b, size);
     if (size) {
         memcpy(b->data + b->size, text, size);
         b->size += size;
@@ -31,9 +38,7 @@ buffer_add(buffer *b, const char *text, size_t size)
 static inline void
 buffer_putc(buffer *b, char c)
 {
-    if (b->room == b->size) {
-        buffer_reserve(b, 1);
-    }
+    buffer_reserve(b, 1);
     b->data[b->size++] = c;
 }
 

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* memrchr */
 #include "encode.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "encode_c.h"
@@ -26,37 +25,25 @@ is_name_char(char c)
     return name_chars[(unsigned char)c];
 }
 
-/* Sixteen bytes at once, for most names are that short; by the compiler's vectors, which it has for
-   every machine. */
-typedef unsigned char sixteen __attribute__((vector_size(16)));
-
-/* Whether the first `size` of them are characters of a name. */
-static bool
-are_name_chars(const char *text, size_t size)
-{
-    static const sixteen places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    sixteen c;
-    uint64_t bad[2];
-    memcpy(&c, text, sizeof c);
-    sixteen count = (sixteen){0} + (unsigned char)(size < sizeof c ? size : sizeof c);
-    sixteen good = (sixteen)(((c | 0x20) - 'a') < 26) | (sixteen)((c - '0') < 10) |
-                   (sixteen)(c == '_') | (sixteen)(places >= count);
-    memcpy(bad, &good, sizeof bad);
-    return (bad[0] & bad[1]) == UINT64_MAX;
-}
-
+/* One pass, for names are short. */
 void
 encode_name(buffer *out, const char *text)
 {
-    size_t size = strlen(text);
-    buffer_reserve(out, size + sizeof(sixteen));
-    const char *copy = memcpy(out->data + out->size, text, size);
-    for (size_t i = 0; i < size; i += sizeof(sixteen)) {
-        if (!are_name_chars(copy + i, size - i)) {
-            die("not a name: %s", text);
+    enum { PART = 64 };
+    const char *from = text;
+    size_t i;
+    do {
+        buffer_reserve(out, PART);
+        char *to = out->data + out->size;
+        for (i = 0; i < PART && is_name_char(from[i]); i++) {
+            to[i] = from[i];
         }
+        out->size += i;
+        from += i;
+    } while (i == PART);
+    if (*from) {
+        die("not a name: %s", text);
     }
-    out->size += size;
 }
 
 static void
@@ -198,6 +185,17 @@ static const unsigned char kinds[256] = {
     ['='] = AT_START,  ['.'] = AT_START, [')'] = AT_START, ['#'] = AT_START, ['>'] = AT_START,
 };
 
+/* Bytes that mean nothing in Markdown and HTML wherever they stand. */
+static size_t
+plain_size(const char *text, size_t size)
+{
+    size_t i = 0;
+    while (i < size && ((name_chars[(unsigned char)text[i]] && text[i] != '_') || text[i] == ',')) {
+        i++;
+    }
+    return i;
+}
+
 /* Whether a character of Markdown could mean something there. Between letters, `_` does not. */
 static bool
 is_markup(const char *text, size_t size, size_t i, bool start)
@@ -215,7 +213,13 @@ markdown(buffer *out, const char *text, size_t size, const char *line_break)
 {
     bool start = true; /* nothing but digits and spaces in this line yet */
     for (size_t i = 0; i < size; i++) {
-        char c = text[i];
+        size_t plain = start ? 0 : plain_size(text + i, size - i);
+        buffer_add(out, text + i, plain);
+        i += plain;
+        char c = text[i]; /* the NUL at the end */
+        if (i == size) {
+            break;
+        }
         if (c == '\n') {
             buffer_puts(out, line_break);
         } else if (c == '&') {
@@ -253,8 +257,8 @@ static void
 encode_md_code(buffer *out, const char *text)
 {
     size_t size = strlen(text);
-    size_t longest = 0;
-    for (size_t i = 0, run = 0; i < size; i++) {
+    size_t longest = 0, first = strcspn(text, "`");
+    for (size_t i = first, run = 0; i < size; i++) {
         run = text[i] == '`' ? run + 1 : 0;
         longest = run > longest ? run : longest;
     }
@@ -263,11 +267,13 @@ encode_md_code(buffer *out, const char *text)
         buffer_putc(out, '`');
     }
     buffer_puts(out, pad);
-    for (size_t i = 0; i < size; i++) {
-        if (text[i] == '|') {
-            buffer_putc(out, '\\');
+    for (size_t i = 0; i < size;) {
+        size_t plain = strcspn(text + i, "|\n");
+        buffer_add(out, text + i, plain);
+        i += plain;
+        if (i < size) {
+            buffer_puts(out, text[i++] == '\n' ? " " : "\\|");
         }
-        buffer_putc(out, text[i] == '\n' ? ' ' : text[i]);
     }
     buffer_puts(out, pad);
     for (size_t i = 0; i <= longest; i++) {

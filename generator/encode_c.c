@@ -143,6 +143,19 @@ comment_byte(buffer *out, char c)
     buffer_putc(out, (unsigned char)c < 0x20 || c == 0x7f ? ' ' : c);
 }
 
+/* Whether a word goes into a comment as it is, whatever stands before it. */
+static bool
+is_plain_word(const char *text, size_t size)
+{
+    static const bool odd[256] = {
+        [0 ... 0x1f] = true, ['*'] = true, ['/'] = true, ['?'] = true, [0x7f] = true, [0xe2] = true};
+    size_t i = 0;
+    while (i < size && !odd[(unsigned char)text[i]]) {
+        i++;
+    }
+    return i == size;
+}
+
 /* Marks that turn the direction of text are E2 80 xx and E2 81 xx: compilers warn of them. */
 static bool
 turns_text(const char *text, size_t size)
@@ -175,6 +188,10 @@ encode_c_comment(buffer *out, const char *text)
             column++;
         }
         size_t start = out->size;
+        if (is_plain_word(text + i, end - i)) {
+            buffer_add(out, text + i, end - i);
+            i = end;
+        }
         for (; i < end; i++) {
             if (turns_text(text + i, end - i)) {
                 i += 2;

@@ -34,7 +34,7 @@ indent_lines(buffer *out, size_t start, int indent)
 }
 
 /* Texts of a template are short: the first TEMPLATE_PAD bytes are copied whatever the size is. */
-static void
+static inline void
 write_text(buffer *out, const char *text, size_t size)
 {
     if (!size) {
