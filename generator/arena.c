@@ -111,7 +111,7 @@ arena_destroy(arena *a)
 static void *
 take(arena *a, size_t size, size_t align)
 {
-    size_t start = (a->last->used + align - 1) / align * align;
+    size_t start = (a->last->used + align - 1) & ~(align - 1);
     if (size > SIZE_MAX / 2) {
         out_of_memory();
     }

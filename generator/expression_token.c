@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 typedef struct lexer {
     arena *a;
     faults *f;
@@ -198,7 +200,7 @@ tokens_read(arena *a, faults *f, context of, loc where, const char *text, token 
 bool
 token_is(const token *t, const char *text)
 {
-    return (t->kind == TOKEN_NAME || t->kind == TOKEN_SIGN) && strcmp(t->text, text) == 0;
+    return (t->kind == TOKEN_NAME || t->kind == TOKEN_SIGN) && text_same(t->text, text);
 }
 
 const char *

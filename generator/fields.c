@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "scalar.h"
+#include "text.h"
 
 const char *const layout_words[] = {"dense", "flat", "nhwc", "row", "col", "strided", NULL};
 const char *const attr_kind_words[] = {"bool", "int",  "float", "enum",
@@ -354,7 +355,7 @@ static int
 field_find(const fields *set, const char *key)
 {
     for (int i = 0; i < set->count; i++) {
-        if (strcmp(set->items[i].key, key) == 0) {
+        if (text_same(set->items[i].key, key)) {
             return i;
         }
     }

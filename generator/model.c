@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dict.h"
+#include "text.h"
 
 /* In DLPack's codes 0 and 1 are the integers, 2 and 4 the floats, 6 bool. */
 const dtype_info dtypes_of[DTYPE_COUNT] = {
@@ -16,7 +17,7 @@ int
 dtype_find(const char *name)
 {
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (strcmp(dtypes_of[i].name, name) == 0) {
+        if (text_same(dtypes_of[i].name, name)) {
             return i;
         }
     }

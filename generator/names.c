@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 /* Sorted. Macros of the standard headers and of gcc's own, CUDA's built-in variables and the
    integer types of launchers count as keywords: as a parameter's name they do not compile. */
 typedef struct keyword {
@@ -68,7 +70,7 @@ static bool
 is_one_of(const char *name, const char *const *names)
 {
     for (; *names; names++) {
-        if (strcmp(*names, name) == 0) {
+        if (text_same(*names, name)) {
             return true;
         }
     }

@@ -55,7 +55,7 @@ static bool
 is_word(const char *text, const char *const *words)
 {
     for (; *words; words++) {
-        if (strcasecmp(text, *words) == 0) {
+        if ((*text | 0x20) == (**words | 0x20) && strcasecmp(text, *words) == 0) {
             return true;
         }
     }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "text.h"
+
 bool
 node_is_null(const node *n)
 {
@@ -35,7 +37,7 @@ const pair *
 node_find(const node *map, const char *key)
 {
     for (int i = 0; i < map->pairs.count; i++) {
-        if (strcmp(map->pairs.items[i].key, key) == 0) {
+        if (text_same(map->pairs.items[i].key, key)) {
             return &map->pairs.items[i];
         }
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dict.h"
+#include "text.h"
 #include "yaml_read.h"
 
 /* What is read here: collections in block and flow style, comments, and scalars that end on the
@@ -234,7 +235,7 @@ has_key(reader *r, int first, dict **seen, const char *key)
     int count = r->pairs.count - first;
     if (count < MAP_SMALL) {
         for (int i = first; i < r->pairs.count; i++) {
-            if (strcmp(r->pairs.items[i].key, key) == 0) {
+            if (text_same(r->pairs.items[i].key, key)) {
                 return true;
             }
         }
