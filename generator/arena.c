@@ -12,19 +12,15 @@
 #include "format.h"
 
 /* Blocks form a stack: `last` is the one that grows. A request larger than a block gets one of its
-   own size. What lies behind `used` is zero, as it came from the system or as arena_restore left
-   it. The first block is small, for there are small arenas; the others are mapped in huge pages
+   own size. What lies behind `at` is zero, as it came from the system or as arena_restore left it.
+   The first block is small, for there are small arenas; the others are mapped in huge pages
    where the system has them: to fault a large table's memory in by 4 KiB takes as long as to read
    it. */
 typedef struct block {
     struct block *before;
-    size_t size, used;
+    size_t size;
     alignas(max_align_t) char data[];
 } block;
-
-struct arena {
-    block *last;
-};
 
 enum { FIRST_SIZE = 64 * 1024, BLOCK_SIZE = 4 << 20, HUGE_PAGE = 2 << 20, LIST_LARGE = 64 };
 
@@ -89,7 +85,7 @@ arena_create(void)
         out_of_memory();
     }
     first->size = FIRST_SIZE;
-    a->last = first;
+    *a = (arena){first->data, first->data + FIRST_SIZE, first};
     return a;
 }
 
@@ -107,32 +103,22 @@ arena_destroy(arena *a)
     free(a);
 }
 
-/* Behind what is there; zero. */
-static void *
-take(arena *a, size_t size, size_t align)
+void *
+arena_grow(arena *a, size_t size, size_t align)
 {
-    size_t start = (a->last->used + align - 1) & ~(align - 1);
     if (size > SIZE_MAX / 2) {
         out_of_memory();
     }
-    if (start > a->last->size || a->last->size - start < size) {
-        a->last = block_map(a->last, size);
-        start = 0;
-    }
-    a->last->used = start + size;
-    return a->last->data + start;
-}
-
-void *
-arena_alloc(arena *a, size_t size)
-{
-    return take(a, size, alignof(max_align_t));
+    a->last = block_map(a->last, size);
+    a->at = a->last->data;
+    a->end = a->at + a->last->size;
+    return arena_take(a, size, align);
 }
 
 char *
 arena_copy(arena *a, const char *text, size_t size)
 {
-    char *copy = take(a, size + 1, 1);
+    char *copy = arena_take(a, size + 1, 1);
     if (size) {
         memcpy(copy, text, size);
     }
@@ -143,7 +129,7 @@ char *
 arena_join(arena *a, const char *first, const char *second, const char *third)
 {
     size_t one = strlen(first), two = strlen(second), three = strlen(third);
-    char *text = take(a, one + two + three + 1, 1);
+    char *text = arena_take(a, one + two + three + 1, 1);
     memcpy(text, first, one);
     memcpy(text + one, second, two);
     memcpy(text + one + two, third, three);
@@ -159,7 +145,7 @@ arena_print(arena *a, const char *format, ...)
     va_copy(again, args);
     size_t size = format_text(small, sizeof small, format, args);
     va_end(args);
-    char *text = take(a, size + 1, 1);
+    char *text = arena_take(a, size + 1, 1);
     if (size < sizeof small) {
         memcpy(text, small, size);
     } else {
@@ -172,19 +158,22 @@ arena_print(arena *a, const char *format, ...)
 arena_mark
 arena_save(arena *a)
 {
-    return (arena_mark){a->last, a->last->used};
+    return (arena_mark){a->last, a->at};
 }
 
 void
 arena_restore(arena *a, arena_mark mark)
 {
+    char *used = a->at;
     while (a->last != mark.block) {
         block *before = a->last->before;
         block_free(a->last);
         a->last = before;
+        used = before->data + before->size;
     }
-    memset(a->last->data + mark.used, 0, a->last->used - mark.used);
-    a->last->used = mark.used;
+    a->at = mark.at;
+    a->end = a->last->data + a->last->size;
+    memset(a->at, 0, (size_t)(used - a->at));
 }
 
 void *

@@ -16,14 +16,23 @@ struct dict {
     size_t room, count;
 };
 
+/* Eight bytes at once. */
 static uint32_t
 hash_of(const char *key)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *key; key++) {
-        hash = (hash ^ (unsigned char)*key) * UINT64_C(1099511628211);
+    size_t size = strlen(key);
+    uint64_t hash = size, word;
+    for (; size >= sizeof word; size -= sizeof word) {
+        memcpy(&word, key, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+        key += sizeof word;
     }
-    return (uint32_t)(hash ^ hash >> 32);
+    for (word = 0; size > 0; size--) {
+        word = word << 8 | (unsigned char)*key++;
+    }
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(hash >> 32);
 }
 
 dict *

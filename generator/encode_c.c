@@ -86,9 +86,8 @@ put_literal(char *at, const char **text, const char *end, size_t room)
         const char *start = c, *full = (size_t)(end - c) > room - used ? c + (room - used) : end;
         for (; c < full && kind[(unsigned char)*c] <= SPACE; c++) {
             word = *c == ' ' ? c + 1 : word;
+            at[used++] = *c;
         }
-        memcpy(at + used, start, (size_t)(c - start));
-        used += (size_t)(c - start);
         word_used = word > start ? used - (size_t)(c - word) : word_used;
         if (c == end) {
             break;
@@ -380,7 +379,7 @@ fill_line(buffer *out, const char *line, size_t size)
 {
     size_t indent = strspn(line, " ");
     const char *brace = memchr(line, '{', size), *round = memchr(line, '(', size);
-    const char *assign = strstr(line, " = ");
+    const char *assign = brace ? strstr(line, " = ") : NULL;
     bool initialiser = brace && assign && assign < brace;
     const char *type = round && !brace ? type_end(line, round) : NULL;
     type = type && size - (size_t)(type + 1 - line) <= C_COLUMNS ? type : NULL;

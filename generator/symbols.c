@@ -69,6 +69,9 @@ capitals(const joined *j)
     return upper;
 }
 
+/* As many as most rows have: what room is made for at once. */
+enum { SYMBOLS_MANY = 16 };
+
 static bool
 symbol_take(checker *c, const joined *j, const op *o, context of, loc where)
 {
@@ -211,6 +214,8 @@ void
 symbols_check(checker *c, const row_list *rows)
 {
     c->symbols = dict_create(c->memory);
+    dict_reserve(c->symbols, rows->all.count * SYMBOLS_MANY);
+    list_reserve(c->memory, &c->owners, rows->all.count * SYMBOLS_MANY);
     if (strcmp(c->table->symbol, "aicf") == 0) {
         runtime_take(c, "aicf", runtime_symbols);
         runtime_take(c, "AICF", runtime_constants);

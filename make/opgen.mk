@@ -4,7 +4,7 @@ include include/aicf/build.mk
 ifneq ($(OPGEN),)
 OPGEN_SOURCES := $(wildcard generator/*.c)
 OPGEN_OBJECTS := $(OPGEN_SOURCES:%.c=$(B)/%.o)
-COMPILE_OPGEN = $(CC) -std=c11 $(AICF_OPTIMIZE) $(AICF_WARNINGS) -D_POSIX_C_SOURCE=200809L -Iinclude $(YAML_CFLAGS) $(CFLAGS)
+COMPILE_OPGEN = $(CC) -std=c11 $(AICF_OPTIMIZE_KERNEL) $(AICF_WARNINGS) -D_POSIX_C_SOURCE=200809L -Iinclude $(YAML_CFLAGS) $(CFLAGS)
 LINK_OPGEN = $(CC) $(CFLAGS) $(LDFLAGS) $(OPGEN_OBJECTS) $(YAML_LIBS) -lm
 no_yaml := $(if $(wildcard $(GEN)/ops.mk),; or build from $(GEN)/ as it is: make OPGEN=)
 
