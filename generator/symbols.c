@@ -56,17 +56,22 @@ join(joined *j, const char *part)
     j->size += size;
 }
 
-/* Constants and macros are the same in capitals. */
-static joined
-capitals(const joined *j)
+/* What it holds, and not all that it has room for. */
+static void
+copy(joined *to, const joined *from)
 {
-    joined upper;
-    upper.size = j->size;
+    memcpy(to->data, from->data, from->size);
+    to->size = from->size;
+}
+
+/* Constants and macros are the same in capitals. */
+static void
+capitals(joined *j)
+{
     for (size_t i = 0; i < j->size; i++) {
         char c = j->data[i];
-        upper.data[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+        j->data[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
     }
-    return upper;
 }
 
 /* As many as most rows have: what room is made for at once. */
@@ -100,15 +105,15 @@ static void
 kernel_symbols_take(checker *c, const op *o, const kernel *k)
 {
     context of = {o->name, arena_join(c->memory, "kernel ", k->id, "")};
-    joined start = {.size = 0};
+    joined start;
+    start.size = 0;
     join(&start, c->table->symbol);
     join(&start, c->table->backends.items[k->backend].name);
     join(&start, o->name);
     join(&start, k->id);
     for (int v = 0; v < o->variants.count; v++) {
         joined whole;
-        memcpy(whole.data, start.data, start.size);
-        whole.size = start.size;
+        copy(&whole, &start);
         join(&whole, o->variants.items[v].suffix);
         if (k->variants[v] && !symbol_take(c, &whole, o, of, k->where)) {
             return;
@@ -121,15 +126,15 @@ static void
 enum_symbols_take(checker *c, const op *o, const joined *start, const attr *a)
 {
     context of = {o->name, arena_join(c->memory, "arg ", a->name, "")};
-    joined type = *start;
+    joined type;
+    copy(&type, start);
     join(&type, a->name);
     symbol_take(c, &type, o, of, a->where);
     for (int i = 0; i < a->values.count; i++) {
-        joined whole = capitals(&type), word = {.size = 0};
-        join(&word, a->values.items[i]);
-        word = capitals(&word);
-        word.data[word.size] = '\0';
-        join(&whole, word.data);
+        joined whole;
+        copy(&whole, &type);
+        join(&whole, a->values.items[i]);
+        capitals(&whole);
         symbol_take(c, &whole, o, of, a->where);
     }
 }
@@ -142,9 +147,10 @@ param_symbols_take(checker *c, const op *o, const joined *start)
         const param *p = &o->params.items[i];
         const char *kind = p->role == ROLE_OUT ? "out " : "arg ";
         context of = {o->name, arena_join(c->memory, kind, p->name, "")};
-        joined whole = *start;
+        joined whole;
+        copy(&whole, start);
         join(&whole, p->name);
-        whole = capitals(&whole);
+        capitals(&whole);
         symbol_take(c, &whole, o, of, p->where);
     }
 }
@@ -153,11 +159,13 @@ static void
 op_symbols_take(checker *c, const op *o)
 {
     static const char *const ends[] = {"op", "call"};
-    joined start = {.size = 0};
+    joined start;
+    start.size = 0;
     join(&start, c->table->symbol);
     join(&start, o->name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        joined whole = start;
+        joined whole;
+        copy(&whole, &start);
         join(&whole, ends[i]);
         symbol_take(c, &whole, o, (context){o->name, NULL}, o->where);
     }
@@ -176,7 +184,8 @@ static void
 runtime_take(checker *c, const char *prefix, const char *const *names)
 {
     for (int i = 0; names[i]; i++) {
-        joined j = {.size = 0};
+        joined j;
+        j.size = 0;
         join(&j, prefix);
         join(&j, names[i]);
         symbol_take(c, &j, NULL, (context){NULL, NULL}, (loc){0});
