@@ -21,66 +21,154 @@ file_complain(const char *path, const char *doing)
     return false;
 }
 
-/* Up to the end of the file, or false with EFBIG beyond `most` bytes. */
-static bool
-read_all(int fd, buffer *into, size_t most)
+/* What is no file but can be named like one, for people; NULL: a file, or a folder, which read()
+   complains of. */
+static const char *
+odd_kind(mode_t mode)
 {
-    char block[1 << 16];
-    for (;;) {
-        ssize_t size = read(fd, block, sizeof block);
+    return S_ISREG(mode) || S_ISDIR(mode) ? NULL
+           : S_ISFIFO(mode)               ? "a named pipe"
+           : S_ISSOCK(mode)               ? "a socket"
+                                          : "a device";
+}
+
+/* The standard input and the others that are open already may be pipes. */
+static bool
+is_open_already(const char *path)
+{
+    return !strcmp(path, "/dev/stdin") || !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) ||
+           !strncmp(path, "/proc/self/fd/", strlen("/proc/self/fd/"));
+}
+
+/* Waits for nobody, even where the name is given to a pipe meanwhile. -1: `odd` says what it is
+   instead of a file, or errno why it cannot be opened. */
+static int
+open_file(const char *path, struct stat *s, const char **odd)
+{
+    *odd = NULL;
+    if (is_open_already(path)) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd >= 0 && fstat(fd, s) == 0 ? fd : -1;
+    }
+    if (stat(path, s) != 0 || (*odd = odd_kind(s->st_mode))) {
+        return -1;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && (fstat(fd, s) != 0 || (*odd = odd_kind(s->st_mode)))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Appends up to `most` bytes; fewer at the end of the file. -1 with errno set. */
+static ssize_t
+read_part(int fd, char *to, size_t most)
+{
+    size_t done = 0;
+    while (done < most) {
+        ssize_t size = read(fd, to + done, most - done);
         if (size == 0) {
-            return true;
+            break;
         }
         if (size < 0 && errno != EINTR) {
-            return false;
+            return -1;
         }
-        if (size > 0) {
-            buffer_add(into, block, (size_t)size);
+        done += size > 0 ? (size_t)size : 0;
+    }
+    return (ssize_t)done;
+}
+
+/* Up to the end of the file, a NUL behind it; NULL with errno set, with EFBIG beyond `most` bytes.
+   `room` is what it is thought to have. */
+static char *
+read_all(arena *a, int fd, size_t room, size_t most, size_t *size)
+{
+    char *text = NULL;
+    for (*size = 0;; room *= 2) {
+        char *more = arena_alloc(a, room + 2);
+        if (*size) {
+            memcpy(more, text, *size);
         }
-        if (into->size > most) {
+        text = more;
+        ssize_t part = read_part(fd, text + *size, room + 1 - *size);
+        *size += part > 0 ? (size_t)part : 0;
+        if (*size > most) {
             errno = EFBIG;
-            return false;
+        }
+        if (part < 0 || *size > most) {
+            return NULL;
+        }
+        if (*size <= room) {
+            return text;
         }
     }
 }
 
-static bool
-read_and_close(int fd, buffer *into, size_t most)
+/* Closes `fd`. */
+static char *
+read_whole(arena *a, int fd, const struct stat *s, size_t most, size_t *size)
 {
-    bool good = read_all(fd, into, most);
+    enum { GUESS = 1 << 16 };
+    bool known = S_ISREG(s->st_mode) && s->st_size > 0;
+    if (known && (uintmax_t)s->st_size > most) {
+        close(fd);
+        errno = EFBIG;
+        return NULL;
+    }
+    char *text = read_all(a, fd, known ? (size_t)s->st_size : GUESS, most, size);
     int error = errno;
     close(fd);
     errno = error;
-    return good;
+    return text;
 }
 
-bool
-file_read_open(int fd, buffer *into)
+char *
+file_read_open(arena *a, int fd, size_t *size)
 {
-    return read_and_close(fd, into, SIZE_MAX);
+    struct stat s;
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+        close(fd);
+        return NULL;
+    }
+    return read_whole(a, fd, &s, SIZE_MAX / 2, size);
 }
 
-bool
-file_read(const char *path, buffer *into)
+char *
+file_read(arena *a, const char *path, size_t *size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && file_read_open(fd, into);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return fd >= 0 ? file_read_open(a, fd, size) : NULL;
 }
 
 char *
 file_load(arena *a, const char *path, size_t *size)
 {
-    buffer content = {0};
-    char *copy = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read_and_close(fd, &content, LOAD_MOST)) {
-        copy = arena_copy(a, content.data, content.size);
-        *size = content.size;
-    } else {
+    struct stat s;
+    const char *odd;
+    int fd = open_file(path, &s, &odd);
+    char *text = fd >= 0 ? read_whole(a, fd, &s, LOAD_MOST, size) : NULL;
+    if (odd) {
+        fprintf(stderr, "opgen: %s: cannot be read: it is %s, not a file\n", path, odd);
+    } else if (!text) {
         file_complain(path, "cannot be read");
     }
-    buffer_finish(&content);
-    return copy;
+    return text;
+}
+
+bool
+file_digest(const char *path, digest *d)
+{
+    char part[1 << 16];
+    ssize_t size = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd >= 0 && (size = read_part(fd, part, sizeof part)) > 0) {
+        digest_add(d, part, (size_t)size);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return size == 0;
 }
 
 static int

@@ -115,11 +115,11 @@ folder_drop_parents(int dir, const char *path)
     }
 }
 
-bool
-folder_read(int dir, const char *path, buffer *into)
+char *
+folder_read(arena *a, int dir, const char *path, size_t *size)
 {
-    int fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    return fd >= 0 && file_read_open(fd, into);
+    int fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    return fd >= 0 ? file_read_open(a, fd, size) : NULL;
 }
 
 static bool

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include "arena.h"
-#include "buffer.h"
 
 /* A lock that lasts until the result is closed or the process ends: on the folder, or on the
    nearest one above it that is there. -1: the file system has none. */
@@ -22,7 +21,8 @@ void folder_remove(const char *path);
 bool folder_make_parents(int dir, const char *path);
 void folder_drop_parents(int dir, const char *path);
 
-bool folder_read(int dir, const char *path, buffer *into); /* appends */
+/* The whole of a regular file, or NULL. */
+char *folder_read(arena *a, int dir, const char *path, size_t *size);
 
 /* Writes a whole new file. On failure there is none. It may not be on the disk yet: after a power
    failure, what was lost has another size than the stamp says, and is written again. */

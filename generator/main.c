@@ -38,12 +38,9 @@ read_table(run *r)
 static bool
 input_digest(const run *r, digest *d)
 {
-    buffer self = {0};
-    bool known = file_read("/proc/self/exe", &self);
-    digest_add(d, self.data, self.size);
+    bool known = file_digest("/proc/self/exe", d);
     digest_add(d, r->text, r->size);
     digest_add(d, &r->templates->digest, sizeof r->templates->digest);
-    buffer_finish(&self);
     return known;
 }
 

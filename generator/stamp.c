@@ -1,8 +1,9 @@
 #include "stamp.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "file.h"
 
@@ -37,13 +38,14 @@ read_entry(stamp_entry *e, char *line)
 bool
 stamp_is_of(const char *path, const digest *input)
 {
-    char line[sizeof head + DIGEST_LENGTH], hex[DIGEST_LENGTH + 1];
+    char line[sizeof head - 1 + DIGEST_LENGTH], hex[DIGEST_LENGTH + 1];
     digest_print(input, hex);
-    FILE *file = fopen(path, "re");
-    bool is = file && fgets(line, sizeof line, file) && !strncmp(line, head, sizeof head - 1) &&
-              !strcmp(line + sizeof head - 1, hex);
-    if (file) {
-        fclose(file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool is = fd >= 0 && read(fd, line, sizeof line) == (ssize_t)sizeof line &&
+              !memcmp(line, head, sizeof head - 1) &&
+              !memcmp(line + sizeof head - 1, hex, DIGEST_LENGTH);
+    if (fd >= 0) {
+        close(fd);
     }
     return is;
 }
@@ -52,13 +54,10 @@ stamp *
 stamp_read(arena *a, const char *path)
 {
     stamp *s = arena_alloc(a, sizeof *s);
-    buffer content = {0};
+    size_t size;
+    char *text = file_read(a, path, &size);
     s->by_path = dict_create(a);
-    bool known = file_read(path, &content) && content.size > sizeof head + DIGEST_LENGTH &&
-                 !memcmp(content.data, head, sizeof head - 1);
-    char *text = known ? arena_copy(a, content.data, content.size) : NULL;
-    buffer_finish(&content);
-    if (!known) {
+    if (!text || size <= sizeof head + DIGEST_LENGTH || memcmp(text, head, sizeof head - 1)) {
         return s;
     }
     memcpy(s->input, text + sizeof head - 1, DIGEST_LENGTH);

@@ -77,17 +77,18 @@ write_is_current(const char *folder, const digest *input)
 
 /* Whether the file holds just this. */
 static bool
-holds(int dir, const char *path, const char *content, size_t size)
+holds(update *u, const char *path, const char *content, size_t size)
 {
     struct stat s;
-    if (fstatat(dir, path, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
+    if (fstatat(u->dir, path, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
         (size_t)s.st_size != size) {
         return false;
     }
-    buffer there = {0};
-    bool same =
-        folder_read(dir, path, &there) && there.size == size && !memcmp(there.data, content, size);
-    buffer_finish(&there);
+    size_t found;
+    arena_mark mark = arena_save(u->memory);
+    const char *there = folder_read(u->memory, u->dir, path, &found);
+    bool same = there && found == size && !memcmp(there, content, size);
+    arena_restore(u->memory, mark);
     return same;
 }
 
@@ -118,7 +119,7 @@ compare(update *u, const char *path, const char *content, size_t size)
     if (e && !strcmp(e->digest, hex) && is_untouched(u->dir, e, &u->stamped)) {
         return true;
     }
-    if (holds(u->dir, path, content, size)) {
+    if (holds(u, path, content, size)) {
         u->doubtful = true;
         return true;
     }
@@ -145,15 +146,17 @@ find_dropped(update *u, const stamp *s)
 {
     for (int i = 0; i < s->entries.count; i++) {
         const stamp_entry *e = &s->entries.items[i];
-        buffer there = {0};
+        size_t size;
         digest d = {0};
         char hex[DIGEST_LENGTH + 1];
-        if (dict_find(u->paths, e->path) >= 0 || !folder_read(u->dir, e->path, &there)) {
+        const char *there = dict_find(u->paths, e->path) < 0
+                                ? folder_read(u->memory, u->dir, e->path, &size)
+                                : NULL;
+        if (!there) {
             continue;
         }
-        digest_add(&d, there.data, there.size);
+        digest_add(&d, there, size);
         digest_print(&d, hex);
-        buffer_finish(&there);
         if (!strcmp(hex, e->digest)) {
             *list_push(u->memory, &u->dropped) = e->path;
         } else if (stamp_find(s == u->old ? u->work : u->old, e->path) == NULL) {
@@ -326,7 +329,7 @@ update_folder(update *u)
     find_dropped(u, u->old);
     find_dropped(u, u->work);
     if (!u->changed.count && !u->dropped.count && !u->doubtful && !u->killed &&
-        holds(u->dir, STAMP_NAME, u->stamp.data, u->stamp.size)) {
+        holds(u, STAMP_NAME, u->stamp.data, u->stamp.size)) {
         return true;
     }
     if (!stage_all(u)) {
