@@ -117,13 +117,14 @@ head_read(checker *c, const node *root, node *const *got)
  * ----------------------------------------------------------------------------------------------------
  */
 
-/* Indexes of rows and of table->ops agree. All rows come first: gradients name later ones. */
-static void
+/* Indexes of rows and of table->ops agree. All rows come first: gradients name later ones. False
+   if there are so many faults that not all were checked. */
+static bool
 rows_check(checker *c, row_list *rows)
 {
     dict *names = dict_create(c->memory);
     list_reserve(c->memory, &c->table->ops, rows->all.count);
-    for (int i = 0; i < rows->all.count; i++) {
+    for (int i = 0; i < rows->all.count && !faults_full(c->faults); i++) {
         row *r = &rows->all.items[i];
         r->whole = row_check_all(c, r, list_push(c->memory, &c->table->ops)) && r->whole;
         if (r->name) {
@@ -131,6 +132,7 @@ rows_check(checker *c, row_list *rows)
         }
     }
     c->table->ops_by_name = names;
+    return !faults_full(c->faults);
 }
 
 static bool
@@ -211,7 +213,9 @@ check_table(arena *a, faults *f, const node *root)
     if (got[TABLE_OPS]) {
         rows_collect(&c, got[TABLE_OPS], &rows);
     }
-    rows_check(&c, &rows);
+    if (!rows_check(&c, &rows)) {
+        return NULL;
+    }
     symbols_check(&c, &rows);
     grads_check(&c, &rows);
     if (faults_count(f)) {

@@ -176,7 +176,7 @@ void
 rows_collect(checker *c, const node *ops, row_list *out)
 {
     list_reserve(c->memory, &out->all, ops->items.count);
-    for (int i = 0; i < ops->items.count; i++) {
+    for (int i = 0; i < ops->items.count && !faults_full(c->faults); i++) {
         row_collect(c, ops->items.items[i], out);
     }
     family_names_check(c, ops);

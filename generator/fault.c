@@ -28,11 +28,11 @@ struct faults {
     const char *file, *text;
     size_t size;
     LIST(record *) all;
-    int more; /* faults beyond FAULTS_MOST: counted, not kept */
+    int more; /* faults beyond FAULTS_MOST: not kept */
 };
 
 /* A file that is no table at all could have millions. */
-enum { FAULTS_MOST = 10000 };
+enum { FAULTS_MOST = 1000 };
 
 faults *
 faults_create(arena *a, const char *file, const char *text, size_t size)
@@ -49,6 +49,12 @@ int
 faults_count(const faults *f)
 {
     return f->all.count + f->more;
+}
+
+bool
+faults_full(const faults *f)
+{
+    return f->more > 0;
 }
 
 const char *
@@ -160,7 +166,7 @@ void
 fault_suggest(faults *f, const char *name, const char *const *known, int count)
 {
     size_t length = strlen(name);
-    if (length > SUGGEST_LENGTH) {
+    if (length > SUGGEST_LENGTH || f->more > 0) {
         return;
     }
     const char *best = NULL;
@@ -256,12 +262,13 @@ typedef struct line {
 
 enum { STRIDE = 1024 };
 
-/* Found once for all faults: where the lines of the file begin, and how many characters do before
-   each STRIDE bytes. So a fault costs the same wherever it is, on a line of any length. */
-typedef struct line_list {
-    LIST(size_t) starts;
-    LIST(size_t) characters;
-} line_list;
+/* Found once for all faults: how many characters and lines begin before each STRIDE bytes of the
+   file. So a fault costs the same wherever it is, on a line of any length. */
+typedef struct stride {
+    size_t characters;
+    int lines; /* line breaks */
+} stride;
+typedef LIST(stride) stride_list;
 
 static bool
 begins_character(char c)
@@ -270,35 +277,50 @@ begins_character(char c)
 }
 
 static void
-lines_find(faults *f, line_list *lines)
+strides_find(faults *f, stride_list *strides)
 {
-    size_t characters = 0;
-    *list_push(f->memory, &lines->starts) = 0;
+    stride now = {0};
+    list_reserve(f->memory, strides, (int)(f->size / STRIDE) + 1);
     for (size_t i = 0; i < f->size; i++) {
         if (i % STRIDE == 0) {
-            *list_push(f->memory, &lines->characters) = characters;
+            *list_push(f->memory, strides) = now;
         }
-        if (f->text[i] == '\n') {
-            *list_push(f->memory, &lines->starts) = i + 1;
-        }
-        characters += begins_character(f->text[i]);
+        now.lines += f->text[i] == '\n';
+        now.characters += begins_character(f->text[i]);
     }
+}
+
+/* Where line `number` begins, from 1; beyond the file if it has not so many. */
+static size_t
+line_start(const faults *f, const stride_list *strides, int number)
+{
+    int low = 0, high = strides->count; /* the last stride before which it does not begin yet */
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        *(strides->items[middle].lines < number - 1 ? &low : &high) = middle;
+    }
+    int lines = strides->count ? strides->items[low].lines : 0;
+    size_t i = (size_t)low * STRIDE;
+    for (; lines < number - 1 && i < f->size; i++) {
+        lines += f->text[i] == '\n';
+    }
+    return lines < number - 1 ? f->size + 1 : i;
 }
 
 /* How many characters begin before byte `offset` of the file. */
 static size_t
-characters_before(const faults *f, const line_list *lines, size_t offset)
+characters_before(const faults *f, const stride_list *strides, size_t offset)
 {
     if (offset >= f->size) {
         offset = f->size;
     }
     size_t at = offset / STRIDE;
-    if (at >= (size_t)lines->characters.count) {
+    if (at >= (size_t)strides->count) {
         return offset
-                   ? characters_before(f, lines, offset - 1) + begins_character(f->text[offset - 1])
+                   ? characters_before(f, strides, offset - 1) + begins_character(f->text[offset - 1])
                    : 0;
     }
-    size_t characters = lines->characters.items[at];
+    size_t characters = strides->items[at].characters;
     for (size_t i = at * STRIDE; i < offset; i++) {
         characters += begins_character(f->text[i]);
     }
@@ -306,13 +328,13 @@ characters_before(const faults *f, const line_list *lines, size_t offset)
 }
 
 static line
-line_of(const faults *f, const line_list *lines, int number)
+line_of(const faults *f, const stride_list *strides, int number)
 {
-    if (number < 1 || number > lines->starts.count) {
+    size_t start = number < 1 ? f->size + 1 : line_start(f, strides, number);
+    if (start > f->size) {
         return (line){"", 0};
     }
-    size_t start = lines->starts.items[number - 1];
-    size_t end = number < lines->starts.count ? lines->starts.items[number] - 1 : f->size;
+    size_t next = line_start(f, strides, number + 1), end = next > f->size ? f->size : next - 1;
     if (end > start && f->text[end - 1] == '\r') {
         end--;
     }
@@ -321,15 +343,15 @@ line_of(const faults *f, const line_list *lines, int number)
 
 /* 1-based, in characters. */
 static size_t
-column_of(const faults *f, const line_list *lines, loc where)
+column_of(const faults *f, const stride_list *strides, loc where)
 {
-    line l = line_of(f, lines, where.line);
+    line l = line_of(f, strides, where.line);
     size_t bytes = (size_t)where.column - 1, within = bytes < l.size ? bytes : l.size;
     if (l.size == 0) {
         return bytes + 1;
     }
     size_t start = (size_t)(l.text - f->text);
-    return characters_before(f, lines, start + within) - characters_before(f, lines, start) +
+    return characters_before(f, strides, start + within) - characters_before(f, strides, start) +
            (bytes - within) + 1;
 }
 
@@ -383,10 +405,10 @@ print_context(buffer *out, context of)
 }
 
 static void
-print_record(buffer *out, const faults *f, const line_list *lines, const record *r)
+print_record(buffer *out, const faults *f, const stride_list *strides, const record *r)
 {
-    line l = line_of(f, lines, r->where.line);
-    size_t column = column_of(f, lines, r->where);
+    line l = line_of(f, strides, r->where.line);
+    size_t column = column_of(f, strides, r->where);
     buffer_print(out, "%s:%d:%zu: error: ", f->file, r->where.line, column);
     print_text(out, r->message);
     buffer_print(out, " [%s]\n", r->id);
@@ -395,7 +417,7 @@ print_record(buffer *out, const faults *f, const line_list *lines, const record 
     for (const note *n = r->notes; n; n = n->next) {
         buffer_puts(out, "       = ");
         if (n->where.line) {
-            size_t other = column_of(f, lines, n->where);
+            size_t other = column_of(f, strides, n->where);
             buffer_print(out, "%s:%d:%zu: ", f->file, n->where.line, other);
         }
         print_text(out, n->text);
@@ -418,9 +440,9 @@ faults_print(const faults *constant)
     if (f.all.count == 0) {
         return;
     }
-    line_list lines = {0};
+    stride_list strides = {0};
     buffer out = {0};
-    lines_find(&f, &lines);
+    strides_find(&f, &strides);
     size_t count = (size_t)f.all.count;
     record **sorted = arena_alloc(f.memory, (count + 1) * sizeof *sorted);
     for (size_t i = 0; i < count; i++) {
@@ -434,11 +456,11 @@ faults_print(const faults *constant)
             said = same(sorted[j], sorted[i]);
         }
         if (!said) {
-            print_record(&out, &f, &lines, sorted[i]);
+            print_record(&out, &f, &strides, sorted[i]);
         }
     }
     if (f.more > 0) {
-        buffer_print(&out, "opgen: %s: %d faults more, not shown\n", f.file, f.more);
+        buffer_print(&out, "opgen: %s: too many faults: what follows is not looked at\n", f.file);
     }
     fwrite(out.data, 1, out.size, stderr);
     buffer_finish(&out);

@@ -25,6 +25,8 @@ typedef struct faults faults;
 /* `text` is the whole input, for the source lines. */
 faults *faults_create(arena *a, const char *file, const char *text, size_t size);
 int faults_count(const faults *f);
+/* So many that no more are kept: whoever looks for more can stop. */
+bool faults_full(const faults *f);
 const char *faults_file(const faults *f);
 
 /* Records a fault. `id` is a stable word ("duplicate-key"): the list of all ids is in fault_ids,
@@ -40,7 +42,7 @@ void fault_suggest(faults *f, const char *name, const char *const *known, int co
 
 extern const char *const fault_ids[]; /* NULL at the end */
 
-/* The first ten thousand, sorted by place, each with its source line and a caret, as
+/* The first thousand, sorted by place, each with its source line and a caret, as
        ops.yaml:41:17: error: unknown key `strem` [unknown-key]
           41 |       - {name: a, strem: 1}
              |                   ^

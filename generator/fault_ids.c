@@ -22,7 +22,7 @@ const char *const fault_ids[] = {
     "schema-version", "second-document", "shadowed-kernel", "shape-attribute", "shape-axis",
     "shape-clash", "shape-name", "shape-packs", "shape-syntax", "shape-unbound", "shape-value",
     "src-clash", "suffix", "symbol-collision", "tag", "template", "test-case", "tolerance",
-    "too-deep", "too-many-attrs", "too-many-dims", "too-many-params", "too-many-variants",
+    "too-deep", "too-many-attrs", "too-many-dims", "too-many-params", "too-many-values", "too-many-variants",
     "too-many-words", "type-outside", "unbound-types", "uncovered", "undefined-function",
     "unknown-arg", "unknown-backend", "unknown-device", "unknown-dtype", "unknown-key",
     "unknown-layout", "unknown-type", "unknown-word", "unused-type", "wrong-kind", "yaml-syntax",

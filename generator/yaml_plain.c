@@ -15,7 +15,7 @@ typedef struct reader {
     const char *file, *text, *end;
     char *copy;
     const char *at, *line_start;
-    int line;
+    int line, values;
     LIST(node *) items;
     LIST(pair) pairs;
 } reader;
@@ -192,6 +192,9 @@ quoted_read(reader *r)
 static node *
 scalar_read(reader *r, bool flow)
 {
+    if (r->values++ == YAML_VALUES) {
+        return NULL;
+    }
     return *r->at == '"' || *r->at == '\'' ? quoted_read(r) : plain_read(r, flow);
 }
 
@@ -316,7 +319,7 @@ flow_read(reader *r, int depth)
     int first = map ? r->pairs.count : r->items.count;
     dict *seen = NULL;
     loc where = here(r);
-    if (depth > YAML_DEPTH) {
+    if (depth > YAML_DEPTH || r->values++ == YAML_VALUES) {
         return NULL;
     }
     r->at++;
@@ -422,8 +425,8 @@ block_map(reader *r, int indent, const node *key, int depth)
 static node *
 block_read(reader *r, int depth)
 {
-    if (depth > YAML_DEPTH) {
-        return NULL; /* of a scalar that is too cautious, and harmless */
+    if (depth > YAML_DEPTH || r->values++ == YAML_VALUES) {
+        return NULL; /* for a scalar that is too cautious, and harmless */
     }
     if (is_dash(r)) {
         return block_list(r, depth);

@@ -19,6 +19,7 @@ typedef struct reader {
     size_t size;
     yaml_parser_t parser;
     cursor at;
+    int values;
     bool stopped; /* nothing more can be read */
 } reader;
 
@@ -134,6 +135,7 @@ syntax_fault(reader *r)
 static bool
 event_next(reader *r, yaml_event_t *event)
 {
+    r->stopped |= faults_full(r->faults);
     if (r->stopped) {
         return false;
     }
@@ -316,6 +318,12 @@ static node *
 node_read(reader *r, yaml_event_t *event, int depth)
 {
     loc where = reader_loc(r, event->start_mark);
+    if (r->values++ == YAML_VALUES && !r->stopped) {
+        r->stopped = true;
+        fault(
+            r->faults, "too-many-values", where, nowhere, "a table has at most %d keys and values",
+            YAML_VALUES);
+    }
     if (event->type == YAML_SCALAR_EVENT) {
         return scalar_read(r, event, where);
     }

@@ -5,7 +5,8 @@
 
 #include "tree.h"
 
-enum { YAML_DEPTH = 16 };
+/* Values: what fifteen thousand rows have. A tree of them takes 150 MB. */
+enum { YAML_DEPTH = 16, YAML_VALUES = 1250000 };
 
 /* NULL where the text cannot be read on; else a tree, even if some faults were recorded, so that
    the check can report the others too. A NUL stands behind the end of `text`. */
