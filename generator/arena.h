@@ -61,7 +61,7 @@ void arena_restore(arena *a, arena_mark mark);
     }
 void *list_grow(arena *a, void *items, int count, int *room, size_t size);
 /* Room for `more` elements, where it is known how many come. */
-#define list_reserve(a, list, more) \
+#define list_reserve(a, list, more)  \
     ((list)->items = list_make_room( \
          (a), (list)->items, (list)->count, &(list)->room, more, sizeof *(list)->items))
 void *list_make_room(arena *a, void *items, int count, int *room, int more, size_t size);

@@ -1,4 +1,6 @@
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memrchr */
+#endif
 #include "encode.h"
 
 #include <string.h>

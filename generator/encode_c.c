@@ -146,8 +146,8 @@ comment_byte(buffer *out, char c)
 static bool
 is_plain_word(const char *text, size_t size)
 {
-    static const bool odd[256] = {
-        [0 ... 0x1f] = true, ['*'] = true, ['/'] = true, ['?'] = true, [0x7f] = true, [0xe2] = true};
+    static const bool odd[256] = {[0 ... 0x1f] = true, ['*'] = true,  ['/'] = true,
+                                  ['?'] = true,        [0x7f] = true, [0xe2] = true};
     size_t i = 0;
     while (i < size && !odd[(unsigned char)text[i]]) {
         i++;

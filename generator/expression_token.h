@@ -31,8 +31,8 @@ enum { TOKENS_FEW = 24 };
 
 /* All of `text`, ended by TOKEN_END; its first character stands at `where`. They are in `few` where
    they fit, their texts outlive it. NULL after a fault. */
-token *tokens_read(
-    arena *a, faults *f, context of, loc where, const char *text, token few[TOKENS_FEW]);
+token *
+tokens_read(arena *a, faults *f, context of, loc where, const char *text, token few[TOKENS_FEW]);
 
 bool token_is(const token *t, const char *text); /* a name or sign, not a quoted word */
 const char *token_describe(arena *a, const token *t);

@@ -316,9 +316,9 @@ characters_before(const faults *f, const stride_list *strides, size_t offset)
     }
     size_t at = offset / STRIDE;
     if (at >= (size_t)strides->count) {
-        return offset
-                   ? characters_before(f, strides, offset - 1) + begins_character(f->text[offset - 1])
-                   : 0;
+        return offset ? characters_before(f, strides, offset - 1) +
+                            begins_character(f->text[offset - 1])
+                      : 0;
     }
     size_t characters = strides->items[at].characters;
     for (size_t i = at * STRIDE; i < offset; i++) {

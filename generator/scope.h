@@ -32,7 +32,7 @@ struct plan {
     const kernel **kernels; /* op->kernels, grouped by backend in the table's order */
     struct {
         const char *launcher, *launch; /* NULL where the kernel does not take the variant */
-    } * launches;                      /* [op->kernels][variants] */
+    } *launches;                       /* [op->kernels][variants] */
     LIST(part) parts;
     LIST(function) values, tests;
     LIST(source) sources;

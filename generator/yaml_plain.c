@@ -140,9 +140,8 @@ plain_read(reader *r, bool flow)
 {
     const char *from = r->at;
     bool negative = *from == '-' && from[1] >= '0' && from[1] <= '9';
-    const char *end = plain_bytes[(unsigned char)*from] == BEGINS || negative
-                          ? plain_end(from + 1, flow)
-                          : NULL;
+    const char *end =
+        plain_bytes[(unsigned char)*from] == BEGINS || negative ? plain_end(from + 1, flow) : NULL;
     if (!end) {
         return NULL;
     }

@@ -37,6 +37,9 @@ BYTES = [
 ]
 
 
+MANY = b"- " + b"[a, 'b']\n- " * 500_000 + b"a\n"  # values
+
+
 def faults_of(opgen: Opgen, text: str | bytes, folder: Path) -> list[Fault]:
     table = folder / "ops.yaml"
     table.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -76,6 +79,12 @@ def test_fault_of_bytes(
     assert [(f.id, f.line, f.column) for f in found] == [(id, line, column)], found
 
 
+def test_values_without_end(opgen: Opgen, tmp_path: Path) -> None:
+    """Also of a table that is read plainly up to there; and one fault is said, not one a value."""
+    found = faults_of(opgen, MANY, tmp_path)
+    assert [(f.id, f.line, f.column) for f in found] == [("too-many-values", 416_667, 4)]
+
+
 def template_fault(opgen: Opgen, folder: Path) -> set[str]:
     """What an unknown tag in a template is answered with."""
     templates = folder / "templates"
@@ -94,6 +103,7 @@ def test_cases_meet_all_ids(opgen: Opgen, tmp_path: Path) -> None:
     """The ids in the binary are exactly those that the cases meet, and that the sources name."""
     ids = opgen.run("--fault-ids").stdout.split()
     met = {case.id for case in CASES} | {id for id, *_ in BYTES} | template_fault(opgen, tmp_path)
+    met |= {fault.id for fault in faults_of(opgen, MANY, tmp_path)}
     assert ids == sorted(met)
     sources = (ROOT / "generator").glob("*.c")
     said = "".join(path.read_text() for path in sources if path.name != "fault_ids.c")
