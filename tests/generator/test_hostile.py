@@ -149,7 +149,8 @@ def test_what_is_named_like_a_file(opgen: Opgen, kind: str, of: str, tmp_path: P
     )  # fmt: skip
     if of == "stamp" and kind != "folder":
         assert (said.returncode, said.stderr) == (0, "")
-        assert path.is_file() and not path.is_symlink()
+        assert path.is_file()
+        assert not path.is_symlink()
         return
     what = {
         "pipe": "it is a named pipe, not a file", "socket": "it is a socket, not a file",
