@@ -229,7 +229,8 @@ def test_a_long_launch_on_the_cpu_lets_others_run(zoo: Any, form: str) -> None:
     end = time.monotonic()
     done.append(1)
     thread.join()
-    assert sum(begin + 0.02 < t < end - 0.02 for t in ticks) > 10
+    # None, were the GIL held; on a busy machine far from all sixty.
+    assert sum(begin + 0.02 < t < end - 0.02 for t in ticks) > 2
     assert (out == 1).all()
 
 
