@@ -197,19 +197,42 @@ read_head(const frame *f, int i, PyObject *dict, Py_ssize_t *rank)
     return ANSWER_TAKEN;
 }
 
-/* The interface does not say which device: the driver knows, by the address. Where it is not asked,
-   the memory is taken to be on the first device. */
-static void
-find_device(const frame *f, aicf_tensor *t)
+static bool
+has_no_elements(const aicf_tensor *t)
 {
-    const aicf_backend *backend = backend_of_device(f->op, DL_CUDA);
-    aicf_device found = {DL_CUDA, 0};
+    bool none = false;
+    for (int k = 0; k < t->rank; k++) {
+        none |= t->sizes[k] == 0;
+    }
+    return none;
+}
 
-    t->device = found;
-    if (t->data && backend && backend->size > offsetof(aicf_backend, locate) && backend->locate &&
-        backend->locate(t->data, &found).kind == AICF_OK) {
+/* The interface does not say which device: the driver knows, by the address. Where it cannot be
+   asked, the memory is taken to be on the first device. */
+static answer
+find_device(const frame *f, int i, PyObject *dict)
+{
+    aicf_tensor *t = &f->t[i];
+    const aicf_backend *backend = backend_of_device(f->op, DL_CUDA);
+    aicf_device found;
+
+    t->device = (aicf_device){DL_CUDA, 0};
+    if (!t->data || !backend || backend->size <= offsetof(aicf_backend, locate) ||
+        !backend->locate || backend->locate(t->data, &found).kind) {
+        return ANSWER_TAKEN;
+    }
+    if (found.type == DL_CUDA) {
         t->device = found;
     }
+    if (found.type == DL_CUDA || has_no_elements(t)) {
+        return ANSWER_TAKEN;
+    }
+    const char *param = f->op->params_of[frame_param(f, i)].name;
+    raise_misuse(
+        f->op, param,
+        "has a __cuda_array_interface__ whose data is %.200R, which is no memory of a device",
+        entry(f, dict, NAME_data));
+    return ANSWER_REFUSED;
 }
 
 static answer
@@ -220,11 +243,8 @@ read_body(frame *f, int i, PyObject *dict, interface_owner *owner, Py_ssize_t ra
     result = result == ANSWER_TAKEN ? read_shape(f, i, dict, owner, rank) : result;
     result = result == ANSWER_TAKEN ? read_strides(f, i, dict, owner, item) : result;
     result = result == ANSWER_TAKEN ? read_data(f, i, dict) : result;
-    if (result == ANSWER_TAKEN) {
-        find_device(f, &f->t[i]);
-        result = read_stream(f, i, dict);
-    }
-    return result;
+    result = result == ANSWER_TAKEN ? find_device(f, i, dict) : result;
+    return result == ANSWER_TAKEN ? read_stream(f, i, dict) : result;
 }
 
 static answer

@@ -396,6 +396,18 @@ def test_the_device_of_an_array_interface(zoo: Any, fake: Fake) -> None:
     assert zoo.twin.twin_f32(interface(x), on_cuda(0)) is False
 
 
+@pytest.mark.promise("T5", "PRODUCERS-hostile")
+def test_an_address_that_is_no_memory_of_a_device(zoo: Any, fake: Fake) -> None:
+    x, out = np.ones(4, "f4"), np.zeros(4, "f4")
+    fake.located.value = -1
+    words = r"twin: x has .* whose data is \(.*, False\), which is no memory of a device"
+    with pytest.raises(TypeError, match=words):
+        zoo.twin.twin_f32(interface(x), interface(out))
+    empty = interface(np.zeros((0, 5), "f4"), data=(0x1000, False))
+    assert zoo.twin.twin_f32(empty, empty) is True
+    assert fake.of("launch") == []
+
+
 @pytest.mark.promise("S4")
 def test_a_bound_call_waits_when_it_is_bound(zoo: Any, fake: Fake) -> None:
     x, out = np.ones(4, "f4"), np.zeros(4, "f4")

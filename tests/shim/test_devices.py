@@ -93,6 +93,37 @@ def test_no_context_is_started_for_the_caller(over: Over, ops: list[str]) -> Non
     """)
 
 
+@pytest.mark.promise("A4", "T5")
+def test_the_device_of_an_array_interface(over: Over, ops: list[str]) -> None:
+    """The runtime is asked, by the address; what it does not know is no memory to launch on."""
+    over("""
+        from modules.fake_producer import FakeInterface
+
+        def at(address):
+            return FakeInterface(shape=(4,), typestr="<f4", data=(address, False), version=3)
+
+        add = module("add")
+        first, second = 1 << 32, 2 << 32  # as SHIM has it
+        for address, device in ((first, 0), (second, 1)):
+            shim.reset()
+            assert add.add_f32(at(address), at(address), at(address + 64)) is True
+            assert {line.device for line in shim.launches()} == {device}
+            assert shim.device() == 0
+        shim.reset()
+        assert add.add_f32(at(first), at(second), at(first + 64)) is False
+        try:
+            add.add_f32(at(first), at(64), at(first + 64))
+        except TypeError as e:
+            assert str(e).startswith("add: b has a __cuda_array_interface__ whose data is (64, ")
+        else:
+            raise AssertionError("an address that is no memory was taken")
+        assert shim.launches() == []
+        shim.fails("cudaPointerGetAttributes", 46, -1)
+        assert add.add_f32(at(first), at(first), at(first + 64)) is True
+        assert shim._library.cudaPeekAtLastError() == 0
+    """)
+
+
 @pytest.mark.promise("A4", "D4")
 def test_mixed_devices(over: Over, ops: list[str]) -> None:
     """Refused by every op for every position, both devices named; nothing is launched."""

@@ -239,21 +239,17 @@ synchronize(aicf_device device, aicf_stream stream)
     return status;
 }
 
-/* Of what CUDA knows of: its own memory, managed memory, host memory that was registered. */
+/* What CUDA does not know is host memory that nobody registered, or none. */
 static aicf_status
 locate(const void *memory, aicf_device *device)
 {
-    struct cudaPointerAttributes found;
-    cudaError_t before = begin();
+    struct cudaPointerAttributes found = {.type = cudaMemoryTypeUnregistered};
+    cudaError_t before = begin_call();
     cudaError_t error =
         forked ? cudaErrorInitializationError : cudaPointerGetAttributes(&found, memory);
-    if (error == cudaSuccess && found.type == cudaMemoryTypeUnregistered) {
-        return (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, cudaErrorInvalidValue};
-    }
     aicf_status status = end(before, error);
-    if (status.kind == AICF_OK) {
-        device->index = found.device;
-    }
+    bool known = found.type != cudaMemoryTypeUnregistered;
+    *device = known ? (aicf_device){2, found.device} : (aicf_device){1, 0};
     return status;
 }
 
