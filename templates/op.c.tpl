@@ -283,9 +283,9 @@ static const char row[] = @{op.json|c_string};
 
 @{if op.plain}
 static bool
-plain(aicf_tensor *t, aicf_call *call)
+plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(&@{op.symbol|name}_op, t, call);
+    return aicf_plain_prepare(&@{op.symbol|name}_op, t, call, begun);
 }
 
 @{end}

@@ -252,9 +252,10 @@ struct aicf_op {
     /* The short way of prepare, for the call that is made most: a known variant, and tensors that
        are plain: dense, of one shape and on one device. They need not be settled, and are where
        this is true. False: it is another call, or something is wrong with it; settle the tensors
-       and prepare then says which. What this takes, prepare takes too, with the same result. NULL:
+       and prepare then says which. What this takes, prepare takes too, with the same result. The
+       call is first made a copy of `begun`, if that is not NULL. NULL:
        the row has other than elementwise shapes. */
-    bool (*plain)(aicf_tensor *t, aicf_call *call);
+    bool (*plain)(aicf_tensor *t, aicf_call *call, const aicf_call *begun);
     const char *code; /* aicf_op_code */
 };
 

@@ -259,11 +259,14 @@ aicf_plain_choose(
 
 /* op->plain of a row whose `binders` are set; `op` is the call's. */
 AICF_PLAIN bool
-aicf_plain_prepare(const aicf_op *op, aicf_tensor *t, aicf_call *call)
+aicf_plain_prepare(const aicf_op *op, aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
     uint64_t present;
     aicf_line line;
 
+    if (begun) {
+        memcpy(call, begun, op->call_size);
+    }
     if (call->variant < 0 || call->demanded >= 0 || call->refused || t->absent ||
         !aicf_line_of(t, &line)) {
         return false;

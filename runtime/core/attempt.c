@@ -40,10 +40,10 @@ read_one(const source *s, PyObject *object, aicf_tensor *t)
 
 /* Sets whether torch has to be asked for the negative bit where there is one element. */
 static inline bool
-read_all(aicf_handle *handle, PyObject *const *args, aicf_tensor *t, bool *torch)
+read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, bool *torch)
 {
     *torch = false;
-    for (int i = 0; i < handle->op->params; i++) {
+    for (int i = 0; i < count; i++) {
         if (args[i] == Py_None) {
             t[i] = (aicf_tensor){.absent = true, .dense = true};
             continue;
@@ -76,13 +76,6 @@ settle_all(const aicf_op *op, aicf_tensor *t)
     return true;
 }
 
-static inline void
-begin(const aicf_handle *handle, aicf_call *call, int variant)
-{
-    size_t size = handle->op->call_size;
-    memcpy(call, handle->images + (size_t)variant * size, size);
-}
-
 /* Whose framework says which stream is current: on a device, the first tensor's that has streams.
  */
 static inline const source *
@@ -101,15 +94,15 @@ attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
     aicf_status status = aicf_ok();
     bool torch;
 
-    if (!read_all(handle, args, t, &torch)) {
+    if (!read_all(handle, args, op->params, t, &torch)) {
         return NULL;
     }
-    begin(handle, call, variant);
-    if (!op->plain || !op->plain(t, call) || (torch && t->numel == 1)) {
+    const void *begun = handle->images + (size_t)variant * op->call_size;
+    if (!op->plain || !op->plain(t, call, begun) || (torch && t->numel == 1)) {
         if (!settle_all(op, t)) {
             return NULL;
         }
-        begin(handle, call, variant);
+        memcpy(call, begun, op->call_size);
         status = op->prepare(t, call);
     }
     if (status.kind == AICF_OK && call->launch) {

@@ -8,7 +8,7 @@ frame_run(frame *f)
 {
     aicf_status status = f->status;
     if (status.kind == AICF_OK) {
-        bool plain = f->op->plain && f->op->plain(f->t, f->call);
+        bool plain = f->op->plain && f->op->plain(f->t, f->call, NULL);
         status = plain ? aicf_ok() : f->op->prepare(f->t, f->call);
     }
     return status.kind == AICF_OK ? frame_launch(f) : status;

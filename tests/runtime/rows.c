@@ -264,9 +264,9 @@ static const aicf_op_backend add_backends[] = {
     {&aicf_backend_cpu, (const int32_t[]){1, 0}, 4, 6},
 };
 static bool
-add_plain(aicf_tensor *t, aicf_call *call)
+add_plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(call->op, t, call);
+    return aicf_plain_prepare(begun ? begun->op : call->op, t, call, begun);
 }
 
 const aicf_op add_row = {

@@ -125,9 +125,9 @@ static const char row[] = "{\"op\": \"cast\", \"doc\": \"out = x in another dtyp
                           "\"cast(g, dtype=T)\"}}";
 
 static bool
-plain(aicf_tensor *t, aicf_call *call)
+plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(&rh_cast_op, t, call);
+    return aicf_plain_prepare(&rh_cast_op, t, call, begun);
 }
 
 const aicf_op rh_cast_op = {

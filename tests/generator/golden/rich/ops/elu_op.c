@@ -191,9 +191,9 @@ static const char row[] = "{\"op\": \"elu\", \"family\": \"unary\", \"doc\": \"E
                           "\"backend\": \"cpu\", \"layout\": \"strided\"}]}";
 
 static bool
-plain(aicf_tensor *t, aicf_call *call)
+plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(&rh_elu_op, t, call);
+    return aicf_plain_prepare(&rh_elu_op, t, call, begun);
 }
 
 const aicf_op rh_elu_op = {

@@ -175,9 +175,9 @@ static const char row[] = "{\"op\": \"exp\", \"family\": \"unary\", \"doc\": \"o
                           "\"exp(g)\"}}";
 
 static bool
-plain(aicf_tensor *t, aicf_call *call)
+plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(&rh_exp_op, t, call);
+    return aicf_plain_prepare(&rh_exp_op, t, call, begun);
 }
 
 const aicf_op rh_exp_op = {

@@ -259,9 +259,9 @@ static const char row[] = "{\"op\": \"add\", \"doc\": \"out = a + b, with broadc
                           "\"prod(broadcast(A, B))\"}}";
 
 static bool
-plain(aicf_tensor *t, aicf_call *call)
+plain(aicf_tensor *t, aicf_call *call, const aicf_call *begun)
 {
-    return aicf_plain_prepare(&sm_add_op, t, call);
+    return aicf_plain_prepare(&sm_add_op, t, call, begun);
 }
 
 const aicf_op sm_add_op = {
