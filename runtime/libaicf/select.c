@@ -83,8 +83,10 @@ bool
 aicf_call_holds(aicf_call *call, const aicf_kernel *kernel, const aicf_scope *scope)
 {
     int detail;
-    return guards_hold(kernel, scope, &detail) && size_workspace(kernel, scope, call) &&
-           libs_open(kernel, &detail);
+    bool holds = guards_hold(kernel, scope, &detail) && size_workspace(kernel, scope, call) &&
+                 libs_open(kernel, &detail);
+    call->workspace_size = holds ? call->workspace_size : 0; /* the next kernel may ask for none */
+    return holds;
 }
 
 aicf_status

@@ -793,7 +793,7 @@ both_agree(frame *g, const aicf_kernel *kernels)
 }
 
 /* Over dense tensors that share memory, are read-only, refused, on other devices, or of a row whose
-   kernels take them otherwise. */
+   kernels take them otherwise, or want room for a library that is not there. */
 TEST(short_way_agrees, "FAULT-16")
 {
     static frame g;
@@ -805,12 +805,13 @@ TEST(short_way_agrees, "FAULT-16")
 
     memcpy(kernels, add_row.kernels, sizeof kernels);
     op.kernels = kernels;
-    for (int code = 0; code < 5 * 4 * 2 * 8 * 3; code++) {
+    for (int code = 0; code < 5 * 4 * 2 * 8 * 4; code++) {
         int s = code % 5, type = code / 20 % 2 + 1, flags = code / 40 % 8, change = code / 320;
         kernels[3].places = change == 1 ? own : add_row.kernels[3].places;
         kernels[3].plain = change != 1;
         kernels[2].layouts = change == 2 ? nhwc : add_row.kernels[2].layouts;
         kernels[2].plain = change != 2;
+        kernels[4].workspace = change == 3 ? add_row.kernels[1].workspace : NULL;
         frame_begin(&f, &op);
         for (int i = 0; i < 3; i++) {
             float *at = data + 64 * i * (code / 5 % 4 != i) + (flags & 1);
