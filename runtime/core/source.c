@@ -20,6 +20,20 @@ type_attribute(PyTypeObject *type, PyObject *name, bool *failed)
     return value;
 }
 
+/* The one of our version, among the older ones that an interface leads to; a chain that is longer
+   than versions can be leads in a circle. */
+static const dl_exchange *
+exchange_of_version(const dl_exchange *api)
+{
+    enum { VERSIONS = 64 };
+    for (int i = 0; api && i < VERSIONS; i++, api = api->older) {
+        if (api->version.major == DL_MAJOR) {
+            return api;
+        }
+    }
+    return NULL;
+}
+
 static const dl_exchange *
 exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
 {
@@ -29,9 +43,7 @@ exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
         api = PyCapsule_GetPointer(capsule, DL_CAPSULE_EXCHANGE);
     }
     Py_XDECREF(capsule);
-    while (api && api->version.major != DL_MAJOR) {
-        api = api->older;
-    }
+    api = exchange_of_version(api);
     return api && (api->borrow || api->own) ? api : NULL;
 }
 

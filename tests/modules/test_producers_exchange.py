@@ -128,6 +128,22 @@ def test_an_api_of_another_version(add: Any) -> None:
 
 
 @pytest.mark.promise("EXCHANGE-version")
+def test_an_api_that_leads_to_itself(alone: Callable[..., str]) -> None:
+    code = """
+    import ctypes
+    from modules.fake_exchange import Exchange, capsule_of
+    from modules.fake_producer import FakeProducer
+    import numpy as np
+    from aicf_cuda import add
+    circle = Exchange(major=2)
+    circle.older = ctypes.addressof(circle)
+    FakeProducer.__dlpack_c_exchange_api__ = capsule_of(circle)
+    print(add.add_f32(FakeProducer(4), FakeProducer(4), np.ones(4, "f4")))
+    """
+    assert alone(code, timeout=20).split() == ["True"]
+
+
+@pytest.mark.promise("EXCHANGE-version")
 @pytest.mark.parametrize(
     "attribute",
     [None, 3, "capsule", capsule_of(Exchange(major=1), b"something else")],
