@@ -102,17 +102,26 @@ tell_item(Py_ssize_t item, Py_ssize_t count)
     PyErr_Restore(type, value, trace);
 }
 
+/* Between two launches: other threads get their turn, and Ctrl-C its exception, after a launch that
+   may have been long at once. */
+static int
+take_turn(const batch *all, Py_ssize_t next)
+{
+    bool turn = next % TURN == 0;
+    if (turn) {
+        Py_BEGIN_ALLOW_THREADS;
+        Py_END_ALLOW_THREADS;
+    }
+    return turn || !all->blocks[next - 1]->brief ? PyErr_CheckSignals() : 0;
+}
+
 static int
 batch_launch(const batch *all)
 {
     for (Py_ssize_t i = 0; i < all->count; i++) {
-        if (launch_held(all->blocks[i]) < 0) {
+        if ((i && take_turn(all, i) < 0) || launch_held(all->blocks[i]) < 0) {
             tell_item(i, all->count);
             return -1;
-        }
-        if (i % TURN == TURN - 1) {
-            Py_BEGIN_ALLOW_THREADS;
-            Py_END_ALLOW_THREADS;
         }
     }
     return 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
 import weakref
@@ -88,6 +89,30 @@ def test_run(add: Any, rt: Any) -> None:
     with pytest.raises(TypeError, match="item 1"):
         rt.run([call, 3])
     assert out.tolist() == [4.0] * 4
+
+
+@pytest.mark.promise("DESIGN-5-run")
+@pytest.mark.parametrize("size", [4, 1 << 20], ids=["brief", "long"])
+def test_run_is_interrupted(add: Any, rt: Any, size: int) -> None:
+    """Between two launches, and the error says where; the handler may launch and set."""
+    x, out = np.ones(size, "f4"), np.zeros(size, "f4")
+    call, count = add.bind(x, x, out), 10_000_000 if size == 4 else 100_000
+
+    def handler(*_: Any) -> None:
+        call()
+        call.set(a=x + 1)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(KeyboardInterrupt, match=r"stopped at item \d+ of") as caught:
+            rt.run([call] * count)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert 0 < caught.value.item < count  # type: ignore[attr-defined]
+    call()
+    assert (out == 3).all()
 
 
 @pytest.mark.promise("S5", "T6")
