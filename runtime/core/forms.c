@@ -232,7 +232,8 @@ mark_written(const frame *f)
         bool given = i < f->op->inputs || !f->made[i - f->op->inputs];
         uint8_t role = f->op->params_of[i].role;
         if (t && !t->absent && given && (role == AICF_OUT || role == AICF_INOUT) &&
-            tensor_source(t)->framework == FRAMEWORK_TORCH && torch_written(f->core, f->objects[i]) < 0) {
+            tensor_source(t)->framework == FRAMEWORK_TORCH &&
+            torch_written(f->core, f->objects[i]) < 0) {
             return -1;
         }
     }
