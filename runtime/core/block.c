@@ -222,9 +222,11 @@ frame_own(frame *f, kept *const *shared)
                 return -1;
             }
         } else if (absent) {
-            const aicf_param *param = &f->op->params_of[frame_param(f, i)];
+            int p = frame_param(f, i);
+            const aicf_param *param = &f->op->params_of[p];
             if (!param->optional && param->role != AICF_SCALAR) {
-                return raise_misuse(f->op, param->name, f->objects[i] ? "is None" : "is missing");
+                bool none = f->objects[i] || (param->list >= 0 && f->slots[p]);
+                return raise_misuse(f->op, param->name, none ? "is None" : "is missing");
             }
             f->t[i] = (aicf_tensor){.absent = true, .dense = true};
         } else if (frame_own_one(f, i) < 0) {

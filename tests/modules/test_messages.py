@@ -334,6 +334,8 @@ def misuse_cases(add: Any, zoo: Any, rt: Any) -> Iterator[Case]:
     yield "call", lambda: call(x), "a bound call takes no arguments; use set()"
     yield "set", lambda: call.set(x), ("add: set() takes its arguments by name, 1 came by position")
     yield "set, unknown", lambda: call.set(c=x), "add has no argument 'c'"
+    lists = zoo.join.bind([x], x.copy())
+    yield "set, a list", lambda: lists.set(xs=None), "join: xs is None"
     yield "run", lambda: rt.run(call), "run() takes a list or tuple of calls, not a Call"
     yield (
         "run, an item",
