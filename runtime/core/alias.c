@@ -100,18 +100,29 @@ storage_of_alias(core_state *core, PyObject *alias)
 }
 
 static void
-words_watch(const core_state *core, alias_owner *owner)
+words_locate(const core_state *core, alias_owner *owner)
 {
     const uintptr_t *words =
         owner->storage ? (const uintptr_t *)number_of(owner->storage, "_cdata", false) : NULL;
     PyErr_Clear();
     if (words) {
-        watched *w = &owner->words;
-        w->address = (void *const *)(words + core->storage_address);
-        w->bytes = (const size_t *)(words + core->storage_bytes);
+        owner->words.address = (void *const *)(words + core->storage_address);
+        owner->words.bytes = (const size_t *)(words + core->storage_bytes);
+    }
+}
+
+/* Borrowing gives a lazy clone memory of its own: the words are those after it. No Python runs
+   between the two. */
+static int
+alias_borrow(alias_owner *owner, aicf_tensor *t)
+{
+    int failed = owner->exchange->borrow(owner->alias, t);
+    watched *w = &owner->words;
+    if (!failed && w->address) {
         w->address_before = *w->address;
         w->bytes_before = *w->bytes;
     }
+    return failed;
 }
 
 /* ---- owning ---------------------------------------------------------------------------------- */
@@ -140,8 +151,8 @@ alias_own(core_state *core, PyObject *alias, aicf_tensor *t)
     owner->alias = Py_NewRef(alias);
     owner->exchange = s->exchange;
     owner->storage = storage_of_alias(core, alias);
-    words_watch(core, owner);
-    if (s->exchange->borrow(alias, t) != 0) {
+    words_locate(core, owner);
+    if (alias_borrow(owner, t) != 0) {
         alias_release(owner);
         return -1;
     }

@@ -103,6 +103,20 @@ def test_torch_data(torch_bound: Any) -> None:
 
 
 @pytest.mark.guests("torch")
+def test_torch_lazy_clones(add: Any) -> None:
+    """They share memory until one is written: what is bound as an out has its own from then on."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "_lazy_clone"):
+        pytest.skip("this torch has none")
+    whole, a = torch.full((COUNT,), 5.0), torch.ones(COUNT)
+    for mine in (torch._lazy_clone(whole), whole):
+        other = torch._lazy_clone(mine)
+        call = add.bind(a, a, mine)
+        replays(call, mine, 2)
+        assert (other == 5).all()
+
+
+@pytest.mark.guests("torch")
 def test_torch_storage_freed(torch_bound: Any, rt: Any, unsupported: Any) -> None:
     call, a, out = torch_bound
     a.untyped_storage().resize_(0)
