@@ -39,8 +39,7 @@ dim_find(const op *o, const char *name)
     return -1;
 }
 
-/* ---- what an argument may say
- * --------------------------------------------------------------------- */
+/* ---- what an argument may say ---------------------------------------------------------------- */
 
 enum { KEYS_TENSOR = 1, KEYS_SCALAR = 2, KEYS_ATTR = 4 };
 
@@ -180,8 +179,7 @@ sources_read(row_check *r)
     return fine;
 }
 
-/* ---- parameters
- * ---------------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static param *
 param_push(row_check *r, source *s, role role_of, const node *dtype, bool *fine)
@@ -265,8 +263,7 @@ attrs_push(row_check *r)
     return fine;
 }
 
-/* ---- shapes, lists
- * --------------------------------------------------------------------------------------- */
+/* ---- shapes, lists --------------------------------------------------------------------------- */
 
 static bool
 shape_read(row_check *r, const source *s, const node *n)
@@ -362,8 +359,7 @@ out_shapes_read(row_check *r)
     return fine;
 }
 
-/* ---- rules over all of them
- * --------------------------------------------------------------------------------- */
+/* ---- rules over all of them ------------------------------------------------------------------ */
 
 static bool
 optional_check(row_check *r, const source *list, int count, const char *what)

@@ -11,8 +11,7 @@ enum { INTS_MOST = 16, VALUES_MOST = 256 };
 
 #define FAULTS(r) ((r)->checker->faults)
 
-/* ---- which keys a kind has
- * ------------------------------------------------------------------------- */
+/* ---- which keys a kind has ------------------------------------------------------------------- */
 
 enum { HAS_SIZE = 1, HAS_VALUES = 2, HAS_OF = 4, HAS_BOUNDS = 8 };
 
@@ -57,8 +56,7 @@ keys_check(row_check *r, const source *s, attr_kind kind)
     return fine;
 }
 
-/* ---- numbers as Python writes them
- * --------------------------------------------------------------------- */
+/* ---- numbers as Python writes them ----------------------------------------------------------- */
 
 /* The shortest text that reads back as the same double, with a point or exponent. */
 static const char *
@@ -90,8 +88,7 @@ ints_text(arena *a, const int64_t *values, int count)
     return arena_print(a, "(%s%s)", digits, count == 1 ? "," : "");
 }
 
-/* ---- bounds and defaults
- * ------------------------------------------------------------------------------- */
+/* ---- bounds and defaults --------------------------------------------------------------------- */
 
 static bool
 bound_read(
@@ -292,8 +289,7 @@ default_read(row_check *r, const source *s, attr *out)
     return readers[out->kind](r, s, n, out);
 }
 
-/* ---- attributes
- * ------------------------------------------------------------------------------------------ */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static bool
 values_read(row_check *r, const source *s, attr *out)

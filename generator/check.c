@@ -8,8 +8,7 @@
 
 static const context nowhere = {NULL, NULL};
 
-/* ---- backends
- * -------------------------------------------------------------------------------------------- */
+/* ---- backends -------------------------------------------------------------------------------- */
 
 /* DLPack's device types. */
 static const device_type device_types[] = {
@@ -82,8 +81,7 @@ backend_read(checker *c, const pair *p, dict *devices)
     }
 }
 
-/* ---- the head of the table
- * ----------------------------------------------------------------------------- */
+/* ---- the head of the table ------------------------------------------------------------------- */
 
 static void
 head_read(checker *c, const node *root, node *const *got)

@@ -50,8 +50,7 @@ dtype_add(checker *c, context of, loc where, const char *name, dtype_id dtype, d
     return true;
 }
 
-/* ---- classes
- * -------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static bool
 names_add(checker *c, context of, const node *n, dtype_set *out)
@@ -120,8 +119,7 @@ dtypes_read(checker *c, context of, const node *n, dtype_set *out)
     return names_add(c, of, n, out);
 }
 
-/* ---- functions
- * ------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static bool
 function_entry_read(checker *c, context of, const pair *p, dtype_function *out)
@@ -205,8 +203,7 @@ classes_read(checker *c, const node *map)
     c->classes_faulty |= !fine;
 }
 
-/* ---- type variables
- * --------------------------------------------------------------------------------- */
+/* ---- type variables -------------------------------------------------------------------------- */
 
 bool
 typevars_read(row_check *r)
@@ -335,8 +332,7 @@ dtype_rule_apply(const dtype_rule *rule, const dtype_id *vars)
     return rule->kind == DTYPE_VAR ? given : (dtype_id)rule->map[given];
 }
 
-/* ---- tolerances
- * ----------------------------------------------------------------------------------------- */
+/* ---- tolerances ------------------------------------------------------------------------------ */
 
 bool
 tolerance_read(checker *c, context of, const node *map, int index, dtype_id *dtype, double *both)

@@ -185,8 +185,7 @@ fault_suggest(faults *f, const char *name, const char *const *known, int count)
     }
 }
 
-/* ---- printing
- * ------------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static int
 compare(const void *a, const void *b)

@@ -175,8 +175,7 @@ const fields cost_fields = {"cost", cost_items, COST_COUNT};
 const fields test_fields = {"test", test_items, TEST_COUNT};
 /* clang-format on */
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool
 value_wrong(faults *f, context of, const node *n, const char *what, const char *wanted)

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "grad_parse.h"
+#include "shape.h"
 
 /* ---- of the row itself --------------------------------------------------------------------- */
 
@@ -207,12 +208,6 @@ slice(arena *a, const symbol_shape *s, int from, int end)
     return part;
 }
 
-static bool
-is_packs(const item *it)
-{
-    return it->kind == ITEM_PACK || it->kind >= ITEM_BROADCAST;
-}
-
 /* A dim or pack of the callee stands for this part, or already does for one that fits it. */
 static bool
 bind_item(arena *a, symbol_binding *b, const item *it, symbol_shape part)
@@ -234,7 +229,7 @@ bind_left(arena *a, symbol_binding *b, const shape *formal, const symbol_shape *
 {
     int i = 0;
     while (i < formal->items.count && i < given->items.count &&
-           !is_packs(&formal->items.items[i]) && !is_several(&given->items.items[i])) {
+           !item_is_packs(&formal->items.items[i]) && !is_several(&given->items.items[i])) {
         *ok = bind_item(a, b, &formal->items.items[i], slice(a, given, i, i + 1)) && *ok;
         i++;
     }
@@ -247,7 +242,7 @@ bind_right(
     arena *a, symbol_binding *b, const shape *formal, const symbol_shape *given, int left, bool *ok)
 {
     int n = formal->items.count, m = given->items.count, i = 0;
-    while (n - i > left && m - i > left && !is_packs(&formal->items.items[n - 1 - i]) &&
+    while (n - i > left && m - i > left && !item_is_packs(&formal->items.items[n - 1 - i]) &&
            !is_several(&given->items.items[m - 1 - i])) {
         symbol_shape part = slice(a, given, m - 1 - i, m - i);
         *ok = bind_item(a, b, &formal->items.items[n - 1 - i], part) && *ok;
@@ -268,14 +263,14 @@ symbol_bind(arena *a, symbol_binding *b, const shape *formal, const symbol_shape
     int right = bind_right(a, b, formal, given, left, &ok);
     int n = formal->items.count - left - right, m = given->items.count - left - right;
     const item *rest = formal->items.items + left;
-    if (n == 1 && is_packs(rest)) {
+    if (n == 1 && item_is_packs(rest)) {
         return bind_item(a, b, rest, slice(a, given, left, left + m)) && ok;
     }
     int packs = 0, several = 0;
     bool alike = n == m;
     for (int i = 0; i < n; i++) {
-        packs += is_packs(&rest[i]);
-        alike = alike && is_packs(&rest[i]) == is_several(&given->items.items[left + i]);
+        packs += item_is_packs(&rest[i]);
+        alike = alike && item_is_packs(&rest[i]) == is_several(&given->items.items[left + i]);
     }
     for (int i = 0; i < m; i++) {
         several += is_several(&given->items.items[left + i]);
@@ -339,7 +334,7 @@ symbol_apply(arena *a, const symbol_binding *b, const shape *formal, grad *const
         if (!part && it->kind == ITEM_VALUE) {
             push(a, &s, apply_value(b, it, attrs));
         } else if (!part) {
-            push(a, &s, (symbol){.kind = is_packs(it) ? SYMBOL_SEVERAL : SYMBOL_ONE});
+            push(a, &s, (symbol){.kind = item_is_packs(it) ? SYMBOL_SEVERAL : SYMBOL_ONE});
         }
     }
     return s;

@@ -12,8 +12,7 @@ typedef struct kernel_source {
     context of;
 } kernel_source;
 
-/* ---- one kernel
- * ------------------------------------------------------------------------------------------ */
+/* ---- one kernel ------------------------------------------------------------------------------ */
 
 static bool
 backend_read(row_check *r, const kernel_source *s, kernel *k)
@@ -177,8 +176,7 @@ kernel_tolerance_read(row_check *r, const kernel_source *s, kernel *k)
     return fine;
 }
 
-/* ---- its dtypes
- * ------------------------------------------------------------------------------------------- */
+/* ---- its dtypes ------------------------------------------------------------------------------ */
 
 static bool
 var_has(const typevar *v, dtype_id dtype)
@@ -262,8 +260,7 @@ kernel_variants_make(row_check *r, const kernel_source *s, kernel *k)
     return fine;
 }
 
-/* ---- reading all
- * --------------------------------------------------------------------------------------------- */
+/* ---- reading all ----------------------------------------------------------------------------- */
 
 static bool
 kernel_read(row_check *r, const node *map, int index, dict *seen)
@@ -306,8 +303,7 @@ kernel_read(row_check *r, const node *map, int index, dict *seen)
     return fine;
 }
 
-/* ---- rules over all of them
- * ---------------------------------------------------------------------------------- */
+/* ---- rules over all of them ------------------------------------------------------------------ */
 
 /* Nothing but dtypes and layouts can keep it from running where its backend does. */
 static bool

@@ -3,8 +3,7 @@
 
 #include "checker.h"
 
-/* ---- words
- * ---------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static bool
 layout_word_read(checker *c, context of, const node *n, unsigned *out)
@@ -88,8 +87,7 @@ shape_is_matrix(const shape *s)
     return count == 2 || is_packs(&s->items.items[0]);
 }
 
-/* ---- a kernel's
- * ---------------------------------------------------------------------------------------------- */
+/* ---- a kernel's ------------------------------------------------------------------------------ */
 
 static bool
 rank_fits(row_check *r, context of, loc where, const param *p, unsigned layouts)
@@ -242,8 +240,7 @@ kernel_places(checker *c, const op *o, kernel *k)
     }
 }
 
-/* ---- what a kernel covers
- * ------------------------------------------------------------------------------------- */
+/* ---- what a kernel covers -------------------------------------------------------------------- */
 
 bool
 kernel_takes_dense(const op *o, const kernel *k)

@@ -172,8 +172,7 @@ reader_make(row_check *check, context of, const node *n, const char *id)
     return (reader){check, of, id, node_text_loc(n), n->text, n->text, 0, false};
 }
 
-/* ---- "sum.dim_IntList(x, axes, keepdim)"
- * --------------------------------------------------------------- */
+/* ---- "sum.dim_IntList(x, axes, keepdim)" ----------------------------------------------------- */
 
 static bool
 word_is_value(const char *name)
@@ -269,8 +268,7 @@ aten_check(row_check *check, const node *n)
     return !r.failed;
 }
 
-/* ---- "a=(2, 3), axis=0"
- * ----------------------------------------------------------------------------------- */
+/* ---- "a=(2, 3), axis=0" ---------------------------------------------------------------------- */
 
 static bool
 is_none(const literal *v)

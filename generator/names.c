@@ -83,8 +83,7 @@ name_is_fixed_function(const char *name)
     return is_one_of(name, name_fixed_functions);
 }
 
-/* ---- reserved names
- * ------------------------------------------------------------------------------ */
+/* ---- reserved names -------------------------------------------------------------------------- */
 
 /* `run` and three more are of the package, `bind` and two more of each module, `index` is the page
    of all ops; aicf_f16 and atomic_bool are types of C, which a module's typed function would be

@@ -8,8 +8,7 @@
 
 static const char digits[] = "0123456789";
 
-/* ---- grammars
- * ------------------------------------------------------------------------------------ */
+/* ---- grammars -------------------------------------------------------------------------------- */
 
 bool
 scalar_looks_int(const char *text)
@@ -132,8 +131,7 @@ scalar_other_reading(const char *text, bool numbers)
     return numbers && (scalar_looks_int(text) || scalar_looks_real(text)) ? "a number" : NULL;
 }
 
-/* ---- readings
- * ---------------------------------------------------------------------------------------- */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 static bool
 wants(faults *f, const char *id, context of, const node *n, const char *what, const char *wanted)

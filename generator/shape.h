@@ -6,6 +6,13 @@
 
 #include "model.h"
 
+/* Whether it stands for any number of dims. */
+static inline bool
+item_is_packs(const item *it)
+{
+    return it->kind == ITEM_PACK || it->kind >= ITEM_BROADCAST;
+}
+
 /* Parses the shape of parameter `index` of row->params (its role must be set); the first character
    of `source` stands at `where`. Call it for the arguments in the row's order, then for the outs.
    Requires the names of row->types and the names and kinds of row->attrs.

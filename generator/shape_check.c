@@ -323,12 +323,6 @@ check_lets(checker *c)
 
 /* ---- packs --------------------------------------------------------------------------------- */
 
-static bool
-is_packs(const item *it)
-{
-    return it->kind == ITEM_PACK || it->kind >= ITEM_BROADCAST;
-}
-
 /* Whether an argument before `index` that is always there binds the pack. */
 static bool
 bound_before(const op *row, int index, int pack)
@@ -362,7 +356,7 @@ check_branch(checker *c, int index, const item *all, int count)
             last = NULL;
             loose = NULL;
         }
-        if (!is_packs(it)) {
+        if (!item_is_packs(it)) {
             continue;
         }
         bool binds = it->kind == ITEM_PACK && !bound_before(c->row, index, it->dim);

@@ -4,6 +4,15 @@
 
 #include "text.h"
 
+node *
+node_create(arena *a, node_kind kind, loc where)
+{
+    node *n = arena_alloc(a, sizeof *n);
+    n->kind = kind;
+    n->where = where;
+    return n;
+}
+
 bool
 node_is_null(const node *n)
 {

@@ -36,6 +36,7 @@ struct node {
     LIST(pair) pairs;
 };
 
+node *node_create(arena *a, node_kind kind, loc where);
 /* Nothing was written: `key:`. */
 bool node_is_null(const node *n);
 /* Where the text of a scalar begins: after the quote. */

@@ -83,20 +83,11 @@ line_ends(reader *r)
 
 /* ---- scalars -------------------------------------------------------------------------------- */
 
-static node *
-node_create(reader *r, node_kind kind, loc where)
-{
-    node *n = arena_alloc(r->memory, sizeof *n);
-    n->kind = kind;
-    n->where = where;
-    return n;
-}
-
 /* The scalar whose text is from `from` on in the copy, `size` bytes long. */
 static node *
 scalar_create(reader *r, loc where, const char *from, size_t size, bool quoted)
 {
-    node *n = node_create(r, NODE_SCALAR, where);
+    node *n = node_create(r->memory, NODE_SCALAR, where);
     char *text = r->copy + (from - r->text);
     text[size] = '\0';
     n->text = text;
@@ -203,7 +194,7 @@ scalar_read(reader *r, bool flow)
 static node *
 list_finish(reader *r, loc where, int first)
 {
-    node *n = node_create(r, NODE_LIST, where);
+    node *n = node_create(r->memory, NODE_LIST, where);
     int count = r->items.count - first;
     if (count) {
         size_t size = (size_t)count * sizeof *n->items.items;
@@ -218,7 +209,7 @@ list_finish(reader *r, loc where, int first)
 static node *
 map_finish(reader *r, loc where, int first)
 {
-    node *n = node_create(r, NODE_MAP, where);
+    node *n = node_create(r->memory, NODE_MAP, where);
     int count = r->pairs.count - first;
     if (count) {
         size_t size = (size_t)count * sizeof *n->pairs.items;

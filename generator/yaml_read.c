@@ -42,8 +42,7 @@ reader_loc(reader *r, yaml_mark_t mark)
     return (loc){r->file, (int)mark.line + 1, (int)(at.offset - at.line_start) + 1};
 }
 
-/* ---- characters, before libyaml sees them
- * -------------------------------------------------------- */
+/* ---- characters, before libyaml sees them ---------------------------------------------------- */
 
 /* The bytes of the character at `s`, 0 if they are no UTF-8; `code` is its number. */
 static size_t
@@ -115,8 +114,7 @@ characters_check(faults *f, const char *file, const char *text, size_t size)
     return true;
 }
 
-/* ---- events
- * ----------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void
 syntax_fault(reader *r)
@@ -146,21 +144,11 @@ event_next(reader *r, yaml_event_t *event)
     return true;
 }
 
-/* ---- nodes
- * --------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 enum { MAP_SMALL = 16 };
 
 static node *node_read(reader *r, yaml_event_t *event, int depth);
-
-static node *
-node_create(reader *r, node_kind kind, loc where)
-{
-    node *n = arena_alloc(r->memory, sizeof *n);
-    n->kind = kind;
-    n->where = where;
-    return n;
-}
 
 static void
 extras_check(reader *r, loc where, const yaml_char_t *anchor, const yaml_char_t *tag)
@@ -180,7 +168,7 @@ extras_check(reader *r, loc where, const yaml_char_t *anchor, const yaml_char_t 
 static node *
 scalar_read(reader *r, const yaml_event_t *event, loc where)
 {
-    node *n = node_create(r, NODE_SCALAR, where);
+    node *n = node_create(r->memory, NODE_SCALAR, where);
     size_t size = event->data.scalar.length;
     n->text = arena_copy(r->memory, (const char *)event->data.scalar.value, size);
     n->size = (uint32_t)size;
@@ -297,7 +285,7 @@ static node *
 collection_read(reader *r, const yaml_event_t *event, loc where, int depth)
 {
     bool map = event->type == YAML_MAPPING_START_EVENT;
-    node *n = node_create(r, map ? NODE_MAP : NODE_LIST, where);
+    node *n = node_create(r->memory, map ? NODE_MAP : NODE_LIST, where);
     if (depth > YAML_DEPTH) {
         fault(r->faults, "too-deep", where, nowhere, "nested more than %d deep", YAML_DEPTH);
         r->stopped = true;
@@ -332,13 +320,12 @@ node_read(reader *r, yaml_event_t *event, int depth)
             r->faults, "alias", where, nowhere,
             "aliases are not part of the table's language: `*%s`",
             (const char *)event->data.alias.anchor);
-        return node_create(r, NODE_BAD, where);
+        return node_create(r->memory, NODE_BAD, where);
     }
     return collection_read(r, event, where, depth);
 }
 
-/* ---- the document
- * --------------------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static void
 document_start(reader *r, const yaml_event_t *event, bool second)

@@ -149,28 +149,13 @@ words_of(aicf_dtype dtype)
 }
 
 static PyObject *
-tuple_of(const int64_t *values, const int perm[], int rank)
-{
-    PyObject *tuple = PyTuple_New(rank);
-    for (int i = 0; tuple && i < rank; i++) {
-        PyObject *number = PyLong_FromLongLong(values[perm ? perm[i] : i]);
-        if (!number) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SetItem(tuple, i, number);
-        }
-    }
-    return tuple;
-}
-
-static PyObject *
 permuted(PyObject *array, const aicf_inferred *out, const int perm[])
 {
     int64_t inverse[AICF_MAX_DIMS];
     for (int i = 0; i < out->rank; i++) {
         inverse[perm[i]] = i;
     }
-    PyObject *axes = tuple_of(inverse, NULL, out->rank);
+    PyObject *axes = tuple_of_numbers(inverse, out->rank);
     PyObject *view = axes ? PyObject_CallMethod(array, "transpose", "(O)", axes) : NULL;
     Py_XDECREF(axes);
     return view;
@@ -179,8 +164,12 @@ permuted(PyObject *array, const aicf_inferred *out, const int perm[])
 static PyObject *
 by_module(const char *name, PyObject *dtype, const aicf_inferred *out, const int perm[])
 {
+    int64_t taken[AICF_MAX_DIMS];
+    for (int i = 0; i < out->rank; i++) {
+        taken[i] = out->sizes[perm[i]];
+    }
     PyObject *module = PyImport_ImportModule(name);
-    PyObject *sizes = module ? tuple_of(out->sizes, perm, out->rank) : NULL;
+    PyObject *sizes = module ? tuple_of_numbers(taken, out->rank) : NULL;
     PyObject *array = sizes ? PyObject_CallMethod(module, "empty", "(OO)", sizes, dtype) : NULL;
     Py_XDECREF(module);
     Py_XDECREF(sizes);
@@ -202,8 +191,8 @@ by_torch(const aicf_inferred *out)
     PyObject *dtype = torch && name ? PyObject_GetAttr(torch, name) : NULL;
     PyObject *device = PyUnicode_FromFormat(
         out->device.type == DL_CPU ? "cpu" : "cuda:%d", (int)out->device.index);
-    PyObject *sizes = tuple_of(out->sizes, NULL, out->rank);
-    PyObject *strides = out->ordered ? tuple_of(out->strides, NULL, out->rank) : NULL;
+    PyObject *sizes = tuple_of_numbers(out->sizes, out->rank);
+    PyObject *strides = out->ordered ? tuple_of_numbers(out->strides, out->rank) : NULL;
     PyObject *kwargs =
         dtype && device ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
     PyObject *args = !sizes          ? NULL

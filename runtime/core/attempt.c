@@ -19,25 +19,6 @@ source_seen(aicf_handle *handle, int param, PyObject *object)
     return s;
 }
 
-static inline bool
-read_one(const source *s, PyObject *object, aicf_tensor *t)
-{
-    if (!s || !s->read) {
-        return false;
-    }
-    t->source = s;
-    t->dense = false;
-    t->read_only = false;
-    t->absent = false;
-    t->refused = 0;
-    t->release = NULL;
-    if (s->read(object, t) != 0) {
-        PyErr_Clear(); /* it is asked again, and raises again */
-        return false;
-    }
-    return true;
-}
-
 /* Sets whether torch has to be asked for the negative bit where there is one element. */
 static inline bool
 read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, bool *torch)
@@ -49,7 +30,7 @@ read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, 
             continue;
         }
         const source *s = source_seen(handle, i, args[i]);
-        if (!read_one(s, args[i], &t[i])) {
+        if (!tensor_borrow(s, args[i], &t[i])) {
             return false;
         }
         *torch |= s->framework == FRAMEWORK_TORCH;

@@ -27,12 +27,6 @@ block_free(block *b)
     PyErr_Restore(type, value, trace);
 }
 
-static size_t
-rounded(size_t bytes)
-{
-    return (bytes + 15) & ~(size_t)15;
-}
-
 /* Behind a block lie the words, the call and the options, each aligned to 16. */
 block *
 block_create(const frame *f)

@@ -22,8 +22,6 @@
     X(max_version)               \
     X(stream)                    \
     X(copy)                      \
-    X(kernel)                    \
-    X(dtype)                     \
     X(requires_grad)             \
     X(is_neg)                    \
     X(detach)                    \
@@ -206,6 +204,13 @@ void frame_end(frame *f);
 void variant_choose(frame *f);
 const char *suffix_part(const char *suffix, int part, size_t *length);
 
+/* What stands behind so many bytes is aligned to 16. */
+static inline size_t
+rounded(size_t bytes)
+{
+    return (bytes + 15) & ~(size_t)15;
+}
+
 #define FRAME_ROOM(handle) _Alignas(16) char room[(handle)->room]
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -307,6 +312,28 @@ tensor_release(aicf_tensor *t)
         t->release = NULL;
         release(t->owner);
     }
+}
+
+/* Borrows what an object shows, by its type's own reader. False: there is none, or it refuses; then
+   the object is to be asked again in full, and raises again. Runs no Python but where it refuses.
+ */
+static inline bool
+tensor_borrow(const source *s, PyObject *object, aicf_tensor *t)
+{
+    if (!s || !s->read) {
+        return false;
+    }
+    t->source = s;
+    t->dense = false;
+    t->read_only = false;
+    t->absent = false;
+    t->refused = 0;
+    t->release = NULL;
+    if (s->read(object, t) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    return true;
 }
 
 /* ---- outs (allocate.c) ----------------------------------------------------------------------- */

@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-static size_t
-rounded(size_t bytes)
-{
-    return (bytes + 15) & ~(size_t)15;
-}
-
 /* ---- room ------------------------------------------------------------------------------------ */
 
 /* The arrays of a call of `count` tensors in `room`; the call comes first, it is aligned to 16. */
@@ -375,16 +369,7 @@ read_simple(frame *f, int i)
     PyObject *object = f->objects[i];
     aicf_tensor *t = &f->t[i];
     const source *s = __atomic_load_n(&f->handle->sources[frame_param(f, i)], __ATOMIC_ACQUIRE);
-    if (!s || s->type != Py_TYPE(object) || !s->read) {
-        return false;
-    }
-    t->source = s;
-    t->read_only = false;
-    t->absent = false;
-    t->refused = 0;
-    t->release = NULL;
-    if (s->read(object, t) != 0) {
-        PyErr_Clear(); /* it is asked again, and raises again */
+    if (!s || s->type != Py_TYPE(object) || !tensor_borrow(s, object, t)) {
         return false;
     }
     aicf_tensor_settle(t);

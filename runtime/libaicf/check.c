@@ -2,18 +2,6 @@
 
 #include "param.h"
 
-/* The tensors of one parameter. */
-typedef struct span {
-    const aicf_tensor *t;
-    int count;
-} span;
-
-static inline span
-span_of(const aicf_tensor *t, const aicf_call *call, int param)
-{
-    return (span){t + param_start(call, param), param_count(call, param)};
-}
-
 /* The first tensor that the dtype does not suit, or -1. */
 static int
 unsuited(span s, aicf_dtype dtype)

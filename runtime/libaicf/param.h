@@ -24,6 +24,18 @@ param_start(const aicf_call *call, int param)
     return start;
 }
 
+/* The tensors of a parameter. */
+typedef struct span {
+    const aicf_tensor *t;
+    int count;
+} span;
+
+static inline span
+span_of(const aicf_tensor *t, const aicf_call *call, int param)
+{
+    return (span){t + param_start(call, param), param_count(call, param)};
+}
+
 static inline bool
 param_is_written(const aicf_param *param)
 {

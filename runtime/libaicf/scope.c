@@ -8,22 +8,10 @@
 #include "param.h"
 #include "select.h"
 
-typedef struct span {
-    const aicf_tensor *t;
-    int count;
-} span;
-
-static span
-span_of(const aicf_scope *scope, int param)
-{
-    int start = param_start(scope->call, param);
-    return (span){scope->t + start, param_count(scope->call, param)};
-}
-
 int64_t
 aicf_scope_numel(const aicf_scope *scope, int param)
 {
-    span s = span_of(scope, param);
+    span s = span_of(scope->t, scope->call, param);
     int64_t numel = 0;
     for (int i = 0; i < s.count; i++) {
         if (!s.t[i].absent && __builtin_add_overflow(numel, s.t[i].numel, &numel)) {
@@ -36,7 +24,7 @@ aicf_scope_numel(const aicf_scope *scope, int param)
 bool
 aicf_scope_present(const aicf_scope *scope, int param)
 {
-    span s = span_of(scope, param);
+    span s = span_of(scope->t, scope->call, param);
     return s.count > 0 && !s.t[0].absent;
 }
 
@@ -45,7 +33,7 @@ aicf_scope_same_shape(const aicf_scope *scope, const int16_t *params)
 {
     const aicf_tensor *pair[2] = {NULL, NULL};
     for (; *params >= 0; params++) {
-        span s = span_of(scope, *params);
+        span s = span_of(scope->t, scope->call, *params);
         for (int i = 0; i < s.count; i++) {
             if (s.t[i].absent) {
                 continue;
@@ -86,7 +74,7 @@ aicf_scope_aligned(const aicf_scope *scope, int64_t bytes, const int16_t *params
         return false;
     }
     for (; *params >= 0; params++) {
-        span s = span_of(scope, *params);
+        span s = span_of(scope->t, scope->call, *params);
         for (int i = 0; i < s.count; i++) {
             if (!is_aligned(&s.t[i], bytes)) {
                 return false;
@@ -99,7 +87,7 @@ aicf_scope_aligned(const aicf_scope *scope, int64_t bytes, const int16_t *params
 bool
 aicf_scope_stride(const aicf_scope *scope, int param, int64_t index, int64_t *stride)
 {
-    span s = span_of(scope, param);
+    span s = span_of(scope->t, scope->call, param);
     *stride = 0;
     if (s.count == 0 || s.t->absent) {
         return false;
@@ -117,7 +105,7 @@ int64_t
 aicf_scope_batches(const aicf_scope *scope, int param)
 {
     const aicf_call *call = scope->call;
-    span s = span_of(scope, param);
+    span s = span_of(scope->t, scope->call, param);
     if (s.count == 0 || s.t->absent) {
         return 0;
     }
