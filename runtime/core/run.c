@@ -26,11 +26,16 @@ items_hold(PyObject *calls)
 }
 
 static int
-refuse_item(PyObject *item, Py_ssize_t index)
+refuse_item(const core_state *core, PyObject *item, Py_ssize_t index)
 {
-    PyObject *name = PyType_GetQualName(Py_TYPE(item));
+    PyTypeObject *type = Py_TYPE(item);
+    PyObject *name = PyType_GetQualName(type);
     if (name) {
-        PyErr_Format(PyExc_TypeError, "run() takes bound calls; item %zd is a %U", index, name);
+        bool ours =
+            PyType_GetSlot(type, Py_tp_dealloc) == PyType_GetSlot(core->call_type, Py_tp_dealloc);
+        PyErr_Format(
+            PyExc_TypeError, "run() takes bound calls; item %zd is a %U%s", index, name,
+            ours ? " of another import of aicf_rt" : "");
         Py_DECREF(name);
     }
     return -1;
@@ -52,7 +57,7 @@ batch_fill(batch *all, const core_state *core, PyObject *items)
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = item_of(items, i);
         if (Py_TYPE(item) != core->call_type) {
-            return refuse_item(item, i);
+            return refuse_item(core, item, i);
         }
         all->blocks[i] = bound_hold((bound *)item);
         if (!all->blocks[i]) {

@@ -366,7 +366,7 @@ def test_an_import_anew(alone: Alone) -> None:
             try:
                 run([wrong])
             except TypeError as e:
-                assert "takes calls" in str(e), e
+                assert "item 0 is a Call of another import of aicf_rt" in str(e), e
             else:
                 raise AssertionError("it ran the other's call")
             run([right])
