@@ -138,6 +138,7 @@ FAULTS = {
     "too-many-attrs": "More than 64 attributes and scalars.",
     "too-many-dims": "More than 64 dims, packs and lets.",
     "too-many-params": "More than 64 tensors and scalars.",
+    "too-many-values": "More than 1.25 million keys and values.",
     "too-many-variants": "More than 4,096 combinations of dtypes.",
     "too-many-words": "More than 256 words in `values`.",
     "type-outside": "A kernel's dtype that the row does not have.",

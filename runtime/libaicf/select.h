@@ -24,7 +24,6 @@ typedef enum fit {
    that of the same call, with all dims bound. */
 fit select_try(const binding *b, aicf_call *call, int backend, int index, int *detail);
 
-
 /* The first kernel that fits, of those of the backend, or the one that is demanded. */
 aicf_status select_kernel(const binding *b, aicf_call *call, int backend);
 
