@@ -36,7 +36,7 @@ def options() -> argparse.Namespace:
     words.add_argument("--build", type=Path, default=ROOT / "build", help="where make built")
     words.add_argument("--generated", type=Path, default=ROOT / "generated")
     words.add_argument("--device", choices=["cpu", "cuda"], help="cuda where torch has a GPU")
-    words.add_argument("--pairs", type=int, default=PAIRS, help="of a ratio; 30 for a report")
+    words.add_argument("--pairs", type=int, default=PAIRS, help="of a ratio: %(default)s")
     words.add_argument("--peers", help="only these, by name; all that are installed if not given")
     words.add_argument("--json", type=Path, help="write the figures there; a folder: calls-DEVICE")
     given = words.parse_args()

@@ -95,7 +95,7 @@ def test_profile_prints_the_command(bare: Checkout) -> None:
         assert f"error: ops.yaml has no op {op}" in bare.make("profile", f"OP={op}", fails=True).err
 
 
-@pytest.mark.parametrize("goal", ["test-gpu", "bench-gpu", "sanitize"])
+@pytest.mark.parametrize("goal", ["test-gpu", "bench-gpu", "bench-launch", "sanitize"])
 def test_work_for_a_gpu_says_first_that_there_is_none(bare: Checkout, goal: str) -> None:
     before = bare.times(".")
     made = bare.make(goal, fails=True, environment={"CUDA_VISIBLE_DEVICES": "-1"})
