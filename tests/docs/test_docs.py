@@ -13,6 +13,7 @@ looks like a checkout that was built."""
 from __future__ import annotations
 
 import doctest
+import fnmatch
 import itertools
 import os
 import re
@@ -335,6 +336,26 @@ def test_paths_that_pages_name_exist() -> None:
             if page.name == "adding-an-op.md" or "NAME" in path:
                 continue
             assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_the_source_map_names_every_file_in_c() -> None:
+    """And none that is gone. What a name is relative to, the page says."""
+    page = (DOCS / "design.md").read_text(encoding="utf-8")
+    table = page[page.index("## Source map") : page.index("## What a change touches")]
+    named = set(re.findall(r"`([\w./*]+\.c)`", table))
+    runtime = ROOT / "runtime"
+    there = {
+        path.name
+        for folder in ("generator", "runtime/shim")
+        for path in (ROOT / folder).glob("*.c")
+    }
+    there |= {
+        str(path.relative_to(runtime))
+        for folder in ("core", "libaicf")
+        for path in (runtime / folder).rglob("*.c")
+    }
+    assert not {path for path in there if not any(fnmatch.fnmatchcase(path, n) for n in named)}
+    assert not {name for name in named if not fnmatch.filter(there, name)}
 
 
 def test_lines_are_not_long() -> None:
