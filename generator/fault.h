@@ -8,9 +8,8 @@
 
 typedef struct arena arena;
 
-/* A place in a file, 1-based, in bytes; columns are counted in characters when printed. */
+/* A place in the input, 1-based, in bytes; columns are counted in characters when printed. */
 typedef struct loc {
-    const char *file;
     int line, column;
 } loc;
 

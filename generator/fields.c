@@ -343,7 +343,7 @@ form_check(faults *f, context of, const field *d, const node *n)
         return list_check(f, of, d, n, what);
     }
     bool fine = map_check(f, of, n, what);
-    for (int i = 0; i < n->pairs.count; i++) {
+    for (int i = 0; n->kind == NODE_MAP && i < n->pairs.count; i++) {
         const pair *p = &n->pairs.items[i];
         fine &= value_check(f, of, d, p->value, p->key);
     }

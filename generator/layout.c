@@ -172,7 +172,7 @@ kernel_layouts_read(row_check *r, context of, const node *n, kernel *k)
     if (n && n->kind != NODE_MAP) {
         fine &= layout_read(r->checker, of, n, &all);
     }
-    for (int i = 0; n && i < n->pairs.count; i++) {
+    for (int i = 0; n && n->kind == NODE_MAP && i < n->pairs.count; i++) {
         fine &= layout_pair_read(r, of, &n->pairs.items[i], k->layouts);
     }
     for (int i = 0; i < o->inputs + o->outs; i++) {

@@ -375,7 +375,7 @@ read_first_line(reader *r)
 template_file *
 template_parse(arena *a, faults *f, const char *name, const char *text, size_t size)
 {
-    reader r = {.memory = a, .faults = f, .file = faults_file(f), .text = text, .end = text + size};
+    reader r = {.memory = a, .faults = f, .text = text, .end = text + size};
     r.at = text;
     r.out = arena_alloc(a, sizeof *r.out);
     r.out->name = name;

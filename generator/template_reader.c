@@ -5,7 +5,7 @@
 loc
 reader_loc(const reader *r, const char *at)
 {
-    loc where = {r->file, 1, 1};
+    loc where = {1, 1};
     for (const char *c = r->text; c < at; c++) {
         where.column++;
         if (*c == '\n') {

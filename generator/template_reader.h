@@ -8,7 +8,7 @@
 typedef struct reader {
     arena *memory;
     faults *faults;
-    const char *file, *text, *end, *at;
+    const char *text, *end, *at;
     template_file *out;
     struct {
         const char *name;

@@ -31,9 +31,11 @@ struct node {
     bool block;  /* literal or folded */
     uint32_t size;
     loc where;
-    const char *text; /* of a scalar, NUL-terminated, without NULs inside */
-    LIST(node *) items;
-    LIST(pair) pairs;
+    union { /* by the kind; of a scalar, both counts are 0 */
+        const char *text; /* NUL-terminated, without NULs inside */
+        LIST(node *) items;
+        LIST(pair) pairs;
+    };
 };
 
 node *node_create(arena *a, node_kind kind, loc where);

@@ -12,7 +12,7 @@
    read is `text`, which stays as it is. Collections are gathered on two stacks. */
 typedef struct reader {
     arena *memory;
-    const char *file, *text, *end;
+    const char *text, *end;
     char *copy;
     const char *at, *line_start;
     int line, values;
@@ -42,7 +42,7 @@ column(const reader *r)
 static loc
 here(const reader *r)
 {
-    return (loc){r->file, r->line, column(r) + 1};
+    return (loc){r->line, column(r) + 1};
 }
 
 /* To the next token, over spaces, comments and line ends. Marks and directives of documents begin
@@ -83,16 +83,30 @@ line_ends(reader *r)
 
 /* ---- scalars -------------------------------------------------------------------------------- */
 
+/* A key or a value. */
+typedef struct scalar {
+    const char *text;
+    size_t size;
+    loc where;
+    bool quoted;
+} scalar;
+
 /* The scalar whose text is from `from` on in the copy, `size` bytes long. */
-static node *
-scalar_create(reader *r, loc where, const char *from, size_t size, bool quoted)
+static scalar
+scalar_take(reader *r, loc where, const char *from, size_t size, bool quoted)
 {
-    node *n = node_create(r->memory, NODE_SCALAR, where);
     char *text = r->copy + (from - r->text);
     text[size] = '\0';
-    n->text = text;
-    n->size = (uint32_t)size;
-    n->quoted = quoted;
+    return (scalar){text, size, where, quoted};
+}
+
+static node *
+scalar_node(reader *r, const scalar *s)
+{
+    node *n = node_create(r->memory, NODE_SCALAR, s->where);
+    n->text = s->text;
+    n->size = (uint32_t)s->size;
+    n->quoted = s->quoted;
     return n;
 }
 
@@ -126,22 +140,23 @@ plain_end(const char *c, bool flow)
     }
 }
 
-static node *
-plain_read(reader *r, bool flow)
+static bool
+plain_read(reader *r, bool flow, scalar *s)
 {
     const char *from = r->at;
     bool negative = *from == '-' && from[1] >= '0' && from[1] <= '9';
     const char *end =
         plain_bytes[(unsigned char)*from] == BEGINS || negative ? plain_end(from + 1, flow) : NULL;
     if (!end) {
-        return NULL;
+        return false;
     }
     loc where = here(r);
     r->at = end;
     while (end[-1] == ' ') {
         end--;
     }
-    return scalar_create(r, where, from, (size_t)(end - from), false);
+    *s = scalar_take(r, where, from, (size_t)(end - from), false);
+    return true;
 }
 
 /* The character that a backslash and `c` stand for; NUL: not sure. */
@@ -151,15 +166,15 @@ escaped(char c)
     return c == '"' || c == '\\' ? c : c == 'n' ? '\n' : c == 't' ? '\t' : '\0';
 }
 
-static node *
-quoted_read(reader *r)
+static bool
+quoted_read(reader *r, scalar *s)
 {
     const char *from = r->at + 1, *c = from;
     char quote = *r->at, *to = r->copy + (from - r->text);
     loc where = here(r);
     for (; *c != quote || (quote == '\'' && c[1] == quote); c++) {
         if (*c == '\n' || c == r->end) {
-            return NULL;
+            return false;
         }
         char byte = *c;
         if (*c == quote) {
@@ -167,7 +182,7 @@ quoted_read(reader *r)
         } else if (*c == '\\' && quote == '"') {
             byte = escaped(*++c);
             if (!byte) {
-                return NULL;
+                return false;
             }
         }
         *to++ = byte;
@@ -176,16 +191,17 @@ quoted_read(reader *r)
     while (*r->at == ' ') {
         r->at++;
     }
-    return scalar_create(r, where, from, (size_t)(to - (r->copy + (from - r->text))), true);
+    *s = scalar_take(r, where, from, (size_t)(to - (r->copy + (from - r->text))), true);
+    return true;
 }
 
-static node *
-scalar_read(reader *r, bool flow)
+static bool
+scalar_read(reader *r, bool flow, scalar *s)
 {
     if (r->values++ == YAML_VALUES) {
-        return NULL;
+        return false;
     }
-    return *r->at == '"' || *r->at == '\'' ? quoted_read(r) : plain_read(r, flow);
+    return *r->at == '"' || *r->at == '\'' ? quoted_read(r, s) : plain_read(r, flow, s);
 }
 
 /* ---- collections ---------------------------------------------------------------------------- */
@@ -243,20 +259,17 @@ has_key(reader *r, int first, dict **seen, const char *key)
     return dict_add(*seen, key, r->pairs.count) >= 0;
 }
 
-/* A key, up to behind its colon. */
-static node *
-key_read(reader *r, bool flow)
+/* Whether a scalar that was just read is a key: then on behind its colon. */
+static bool
+is_key(reader *r, const scalar *s)
 {
-    node *key = scalar_read(r, flow);
-    if (!key || *r->at != ':' || !is_blank(r->at[1]) || key->size > KEY_MOST) {
-        return NULL;
-    }
-    r->at++;
-    return key;
+    bool is = *r->at == ':' && is_blank(r->at[1]) && s->size <= KEY_MOST;
+    r->at += is;
+    return is;
 }
 
 static bool
-pair_push(reader *r, int first, dict **seen, const node *key, node *value)
+pair_push(reader *r, int first, dict **seen, const scalar *key, node *value)
 {
     if (!value || has_key(r, first, seen, key->text)) {
         return false;
@@ -279,15 +292,16 @@ flow_value(reader *r, int depth)
     if (*r->at == '[' || *r->at == '{') {
         return flow_read(r, depth + 1);
     }
-    node *n = scalar_read(r, true);
-    return n && *r->at != ':' ? n : NULL;
+    scalar s;
+    return scalar_read(r, true, &s) && *r->at != ':' ? scalar_node(r, &s) : NULL;
 }
 
 static bool
 flow_pair(reader *r, int first, dict **seen, int depth)
 {
-    node *key = key_read(r, true);
-    return key && skip(r) && pair_push(r, first, seen, key, flow_value(r, depth));
+    scalar key;
+    return scalar_read(r, true, &key) && is_key(r, &key) && skip(r) &&
+           pair_push(r, first, seen, &key, flow_value(r, depth));
 }
 
 static bool
@@ -340,8 +354,13 @@ is_dash(const reader *r)
 static node *
 inline_read(reader *r, int depth)
 {
-    bool flow = *r->at == '[' || *r->at == '{';
-    node *n = flow ? flow_read(r, depth) : scalar_read(r, false);
+    node *n = NULL;
+    scalar s;
+    if (*r->at == '[' || *r->at == '{') {
+        n = flow_read(r, depth);
+    } else if (scalar_read(r, false, &s)) {
+        n = scalar_node(r, &s);
+    }
     return n && line_ends(r) ? n : NULL;
 }
 
@@ -391,21 +410,20 @@ block_value(reader *r, int indent, int depth)
 
 /* The map in column `indent` whose first key, which is `key`, was just read. */
 static node *
-block_map(reader *r, int indent, const node *key, int depth)
+block_map(reader *r, int indent, scalar key, int depth)
 {
     int first = r->pairs.count;
     dict *seen = NULL;
-    loc where = key->where;
+    loc where = key.where;
     for (;;) {
         node *value = block_value(r, indent, depth + 1);
-        if (!pair_push(r, first, &seen, key, value) || !skip(r)) {
+        if (!pair_push(r, first, &seen, &key, value) || !skip(r)) {
             return NULL;
         }
         if (r->at == r->end || column(r) < indent) {
             return map_finish(r, where, first);
         }
-        key = column(r) == indent ? key_read(r, false) : NULL;
-        if (!key) {
+        if (column(r) > indent || !scalar_read(r, false, &key) || !is_key(r, &key)) {
             return NULL;
         }
     }
@@ -425,18 +443,20 @@ block_read(reader *r, int depth)
         return inline_read(r, depth);
     }
     int indent = column(r);
-    node *n = scalar_read(r, false);
-    if (n && *r->at == ':' && is_blank(r->at[1]) && n->size <= KEY_MOST) {
-        r->at++;
-        return block_map(r, indent, n, depth);
+    scalar s;
+    if (!scalar_read(r, false, &s)) {
+        return NULL;
     }
-    return n && line_ends(r) ? n : NULL;
+    if (is_key(r, &s)) {
+        return block_map(r, indent, s, depth);
+    }
+    return line_ends(r) ? scalar_node(r, &s) : NULL;
 }
 
 node *
-yaml_plain_read(arena *a, const char *file, const char *text, size_t size)
+yaml_plain_read(arena *a, const char *text, size_t size)
 {
-    reader r = {.memory = a, .file = file, .text = text, .end = text + size, .line = 1};
+    reader r = {.memory = a, .text = text, .end = text + size, .line = 1};
     arena_mark start = arena_save(a);
     r.copy = arena_copy(a, text, size);
     r.at = r.line_start = text;

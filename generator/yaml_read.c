@@ -15,7 +15,7 @@ typedef struct cursor {
 typedef struct reader {
     arena *memory;
     faults *faults;
-    const char *file, *text;
+    const char *text;
     size_t size;
     yaml_parser_t parser;
     cursor at;
@@ -39,7 +39,7 @@ reader_loc(reader *r, yaml_mark_t mark)
         at.index++;
     }
     r->at = at;
-    return (loc){r->file, (int)mark.line + 1, (int)(at.offset - at.line_start) + 1};
+    return (loc){(int)mark.line + 1, (int)(at.offset - at.line_start) + 1};
 }
 
 /* ---- characters, before libyaml sees them ---------------------------------------------------- */
@@ -83,7 +83,7 @@ character_allowed(unsigned code, bool before_newline)
 
 /* The first byte that no table may have, as a fault at its line and column. */
 static bool
-characters_check(faults *f, const char *file, const char *text, size_t size)
+characters_check(faults *f, const char *text, size_t size)
 {
     int line = 1;
     size_t start = 0;
@@ -94,7 +94,7 @@ characters_check(faults *f, const char *file, const char *text, size_t size)
         }
         unsigned code = 0;
         size_t count = utf8_decode((const unsigned char *)text + i, size - i, &code);
-        loc where = {file, line, (int)(i - start) + 1};
+        loc where = {line, (int)(i - start) + 1};
         if (count == 0) {
             return fault(
                 f, "bad-utf8", where, nowhere, "byte 0x%02x is not UTF-8 here",
@@ -371,7 +371,7 @@ stream_read(reader *r)
 node *
 yaml_read_events(arena *a, faults *f, const char *text, size_t size)
 {
-    reader r = {.memory = a, .faults = f, .file = faults_file(f), .text = text, .size = size};
+    reader r = {.memory = a, .faults = f, .text = text, .size = size};
     if (!yaml_parser_initialize(&r.parser)) {
         die("libyaml cannot start");
     }
@@ -380,7 +380,7 @@ yaml_read_events(arena *a, faults *f, const char *text, size_t size)
     node *root = stream_read(&r);
     yaml_parser_delete(&r.parser);
     if (!r.stopped && (!root || node_is_null(root))) {
-        fault(f, "empty-document", (loc){r.file, 1, 1}, nowhere, "the file has no table in it");
+        fault(f, "empty-document", (loc){1, 1}, nowhere, "the file has no table in it");
         return NULL;
     }
     return r.stopped ? NULL : root;
@@ -389,9 +389,9 @@ yaml_read_events(arena *a, faults *f, const char *text, size_t size)
 node *
 yaml_read(arena *a, faults *f, const char *text, size_t size)
 {
-    if (!characters_check(f, faults_file(f), text, size)) {
+    if (!characters_check(f, text, size)) {
         return NULL;
     }
-    node *root = yaml_plain_read(a, faults_file(f), text, size);
+    node *root = yaml_plain_read(a, text, size);
     return root ? root : yaml_read_events(a, f, text, size);
 }

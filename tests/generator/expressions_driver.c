@@ -49,7 +49,7 @@ find(const char *const *words, int count, const char *word)
 static loc
 here(const driver *d, const char *field)
 {
-    return (loc){"row", d->number, (int)(field - d->fields) + 1};
+    return (loc){d->number, (int)(field - d->fields) + 1};
 }
 
 static faults *

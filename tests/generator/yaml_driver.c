@@ -39,7 +39,7 @@ static const char *
 verdict(arena *a, const char *text, size_t size)
 {
     faults *f = faults_create(a, "text", text, size);
-    const node *plain = yaml_plain_read(a, "text", text, size);
+    const node *plain = yaml_plain_read(a, text, size);
     if (!plain) {
         return "unsure";
     }
