@@ -35,12 +35,6 @@ buffer_grow(buffer *b, size_t more)
 }
 
 void
-buffer_puts(buffer *b, const char *text)
-{
-    buffer_add(b, text, strlen(text));
-}
-
-void
 buffer_print(buffer *b, const char *format, ...)
 {
     va_list args, again;

@@ -11,7 +11,6 @@ typedef struct buffer {
 } buffer;
 
 void buffer_finish(buffer *b); /* a zeroed buffer is empty and ready */
-void buffer_puts(buffer *b, const char *text);
 void buffer_print(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *buffer_text(buffer *b);
 void buffer_grow(buffer *b, size_t more);
@@ -33,6 +32,12 @@ buffer_add(buffer *b, const char *text, size_t size)
         memcpy(b->data + b->size, text, size);
         b->size += size;
     }
+}
+
+static inline void
+buffer_puts(buffer *b, const char *text)
+{
+    buffer_add(b, text, strlen(text));
 }
 
 static inline void

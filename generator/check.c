@@ -198,6 +198,8 @@ check_table(arena *a, faults *f, const node *root)
     node *got[TABLE_COUNT];
     row_list rows = {0};
     c.table->file = faults_file(f);
+    c.names = dict_create(a);
+    c.kernel_ids = dict_create(a);
     if (root->kind != NODE_MAP) {
         if (root->kind != NODE_BAD) {
             fault(

@@ -21,12 +21,17 @@ typedef struct dtype_function {
     loc where;
 } dtype_function;
 
-/* Who has a symbol or a file. */
+/* Who has a C symbol. */
 typedef struct owner {
-    const char *op;
-    context of;
-    loc where;
+    const op *op; /* NULL: the runtime */
+    enum { OWNER_OP, OWNER_PARAM, OWNER_ATTR, OWNER_KERNEL } kind;
+    int index; /* among those of the op */
 } owner;
+
+typedef struct claim {
+    const char *symbol;
+    owner of;
+} claim;
 
 typedef struct checker {
     arena *memory;
@@ -38,8 +43,11 @@ typedef struct checker {
     bool classes_faulty; /* then an unknown name of a class is no news */
     const node *classes; /* the map, for classes that name later ones */
     bool *classes_open;  /* being resolved: meeting one again is a cycle */
-    dict *symbols;       /* final C symbols, to indexes into symbol_owners */
+    dict *names;         /* of a row: arguments, outs, type variables; shape_check looks at dims */
+    dict *kernel_ids;    /* of a row */
+    dict *symbols;       /* final C symbols, to indexes into owners */
     LIST(owner) owners;
+    LIST(claim) claims; /* of a row, before they are compared with those of others */
 } checker;
 
 /* A row before the check, families spread. */
@@ -70,7 +78,6 @@ typedef struct row_check {
     op *op;
     LIST(source) args;
     LIST(source) outs;
-    dict *names; /* arguments, outs and type variables; dims join them in shape_check */
     LIST(loc) name_places;
     bool sound; /* what expressions refer to is known: checking them gives no follow-on faults */
 } row_check;
@@ -86,8 +93,7 @@ bool typevars_read(row_check *r);
 bool dtype_rule_read(row_check *r, context of, const node *n, dtype_rule *out);
 /* By the dtypes of the row's variables. */
 dtype_id dtype_rule_apply(const dtype_rule *rule, const dtype_id *vars);
-bool
-tolerance_read(checker *c, context of, const node *map, int index, dtype_id *dtype, double *both);
+bool tolerances_read(checker *c, context of, const node *map, tolerance_list *out); /* NULL: none */
 
 /* row.c */
 bool row_check_all(checker *c, const row *from, op *to);

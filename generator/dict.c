@@ -10,6 +10,8 @@ typedef struct slot {
     int value;
 } slot;
 
+enum { DICT_LEAST = 16 };
+
 struct dict {
     arena *memory;
     slot *slots;
@@ -40,7 +42,7 @@ dict_create(arena *a)
 {
     dict *d = arena_alloc(a, sizeof *d);
     d->memory = a;
-    d->room = 16;
+    d->room = DICT_LEAST;
     d->slots = arena_alloc(a, d->room * sizeof *d->slots);
     return d;
 }
@@ -52,6 +54,14 @@ dict_reserve(dict *d, int count)
         d->room *= 2;
     }
     d->slots = arena_alloc(d->memory, d->room * sizeof *d->slots);
+}
+
+void
+dict_clear(dict *d)
+{
+    d->room = DICT_LEAST;
+    d->count = 0;
+    memset(d->slots, 0, d->room * sizeof *d->slots);
 }
 
 /* The slot that holds `key`, or the free one where it would go. */
@@ -77,6 +87,12 @@ dict_grow(dict *d)
             *slot_of(d, old[i].key, old[i].hash) = old[i];
         }
     }
+}
+
+void
+dict_expect(const dict *d, const char *key)
+{
+    __builtin_prefetch(&d->slots[hash_of(key) & (d->room - 1)], 1);
 }
 
 int

@@ -285,7 +285,7 @@ function_rule_read(row_check *r, context of, const node *n, const char *open, dt
     const dtype_function *f = &c->functions.items[FUNCTION_BASE - kind];
     out->kind = DTYPE_FUNCTION;
     out->function = f->name;
-    memcpy(out->map, f->map, sizeof f->map);
+    out->map = f->map;
     bool fine = true;
     const typevar *v = &r->op->types.items[out->var];
     for (int i = 0; i < v->count; i++) {
@@ -334,15 +334,15 @@ dtype_rule_apply(const dtype_rule *rule, const dtype_id *vars)
 
 /* ---- tolerances ------------------------------------------------------------------------------ */
 
-bool
-tolerance_read(checker *c, context of, const node *map, int index, dtype_id *dtype, double *both)
+static bool
+tolerance_read(checker *c, context of, const pair *p, tolerance *out)
 {
-    const pair *p = &map->pairs.items[index];
+    double *const both[] = {&out->rtol, &out->atol};
     int found = dtype_find(p->key);
     if (found < 0) {
         return dtype_unknown(c, of, p->where, p->key, "no dtype", false);
     }
-    *dtype = (dtype_id)found;
+    out->dtype = (dtype_id)found;
     if (p->value->items.count != 2) {
         return fault(
             c->faults, "tolerance", p->value->where, of,
@@ -350,12 +350,22 @@ tolerance_read(checker *c, context of, const node *map, int index, dtype_id *dty
     }
     for (int i = 0; i < 2; i++) {
         const node *one = p->value->items.items[i];
-        if (!scalar_real(c->faults, of, one, "tolerance", &both[i])) {
+        if (!scalar_real(c->faults, of, one, "tolerance", both[i])) {
             return false;
         }
-        if (both[i] < 0) {
+        if (*both[i] < 0) {
             return fault(c->faults, "tolerance", one->where, of, "a tolerance is not negative");
         }
     }
     return true;
+}
+
+bool
+tolerances_read(checker *c, context of, const node *map, tolerance_list *out)
+{
+    bool fine = true;
+    for (int i = 0; map && i < map->pairs.count; i++) {
+        fine &= tolerance_read(c, of, &map->pairs.items[i], list_push(c->memory, out));
+    }
+    return fine;
 }

@@ -1,3 +1,6 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memrchr */
+#endif
 #include "encode_c.h"
 
 #include <stdbool.h>
@@ -80,15 +83,13 @@ static size_t
 put_literal(char *at, const char **text, const char *end, size_t room)
 {
     const unsigned char *kind = kinds();
-    const char *c = *text, *word = NULL;
-    size_t used = 0, word_used = 0;
+    const char *c = *text;
+    size_t used = 0;
     while (c < end) {
-        const char *start = c, *full = (size_t)(end - c) > room - used ? c + (room - used) : end;
-        for (; c < full && kind[(unsigned char)*c] <= SPACE; c++) {
-            word = *c == ' ' ? c + 1 : word;
-            at[used++] = *c;
+        const char *full = (size_t)(end - c) > room - used ? c + (room - used) : end;
+        while (c < full && kind[(unsigned char)*c] <= SPACE) {
+            at[used++] = *c++;
         }
-        word_used = word > start ? used - (size_t)(c - word) : word_used;
         if (c == end) {
             break;
         }
@@ -99,9 +100,10 @@ put_literal(char *at, const char **text, const char *end, size_t room)
         } else {
             used += put_escaped(at + used, *c, is);
         }
-        if (used > room) {
-            *text = word ? word : c;
-            return word ? word_used : before;
+        if (used > room) { /* a space becomes itself, so the last of both is the same one */
+            const char *space = memrchr(*text, ' ', (size_t)(c - *text));
+            *text = space ? space + 1 : c;
+            return space ? (size_t)((char *)memrchr(at, ' ', before) + 1 - at) : before;
         }
         if (*c++ == '\n' && (c == end || *c != '\n')) {
             break;

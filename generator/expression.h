@@ -71,9 +71,9 @@ typedef enum expr_function {
 
 typedef struct expr expr;
 struct expr {
-    expr_kind kind;
-    expr_type type; /* after the check */
-    expr_function function;
+    expr_kind kind : 8;
+    expr_type type : 8; /* after the check */
+    expr_function function : 8;
     loc where;
     const char *name; /* as written, of names and words */
     int index;

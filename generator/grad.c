@@ -107,7 +107,7 @@ static void
 mark(checker *c, const grad *g, bool by_shape)
 {
     if (g->kind == GRAD_PARAM && !by_shape) {
-        c->row->saves[g->index] = true;
+        c->row->saves |= UINT64_C(1) << g->index;
     }
     if (g->kind == GRAD_NAME) {
         c->used[g->index] = true;

@@ -132,7 +132,7 @@ bind_rest(inferrer *n, call *c)
     for (int i = 0; i < c->callee->types.count; i++) {
         open = c->bound[i] ? open : i;
     }
-    if (c->g->has_dtype != (open >= 0)) {
+    if ((c->g->dtype != NULL) != (open >= 0)) {
         return fault(
             n->f, "grad-dtype", c->g->where, n->of,
             open < 0 ? "the arguments say every dtype of `%s`: it takes no dtype="
@@ -142,7 +142,7 @@ bind_rest(inferrer *n, call *c)
     if (open < 0) {
         return true;
     }
-    c->vars[open] = symbol_dtype_of(n->row, &c->g->dtype, NULL);
+    c->vars[open] = symbol_dtype_of(n->row, c->g->dtype, NULL);
     c->bound[open] = true;
     int beyond = symbol_dtype_beyond(n->row, &c->vars[open], &c->callee->types.items[open]);
     if (beyond >= 0) {

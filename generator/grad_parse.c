@@ -165,22 +165,23 @@ read_dtype(grad_reader *r, grad *call)
             r->p.f, "expression-syntax", at->where, r->p.of, "a dtype is expected here, not %s",
             token_describe(r->p.a, at));
     }
-    if (call->has_dtype) {
+    if (call->dtype) {
         return twice(r, at, "dtype");
     }
-    call->has_dtype = true;
-    call->dtype = (dtype_rule){.kind = DTYPE_VAR, .text = at->text};
-    call->dtype.var = row_find_type(r->row, at->text);
+    dtype_rule *said = arena_alloc(r->p.a, sizeof *said);
+    call->dtype = said;
+    said->kind = DTYPE_VAR;
+    said->text = at->text;
+    said->var = row_find_type(r->row, at->text);
     int fixed = dtype_find(at->text);
-    if (call->dtype.var < 0 && fixed >= 0) {
-        call->dtype.kind = DTYPE_FIXED;
-        call->dtype.fixed = (dtype_id)fixed;
+    if (said->var < 0 && fixed >= 0) {
+        said->kind = DTYPE_FIXED;
+        said->fixed = (dtype_id)fixed;
         return true;
     }
-    return call->dtype.var >= 0 ||
-           fault(
-               r->p.f, "grad-name", at->where, r->p.of,
-               "`%s` is no dtype and no type variable of this row", at->text);
+    return said->var >= 0 || fault(
+                                 r->p.f, "grad-name", at->where, r->p.of,
+                                 "`%s` is no dtype and no type variable of this row", at->text);
 }
 
 static bool

@@ -44,8 +44,8 @@ emit_call(buffer *out, const table *t, const op *row, const grad *g)
             first = false;
         }
     }
-    if (g->has_dtype) {
-        buffer_print(out, "%sdtype=%s", first ? "" : ", ", g->dtype.text);
+    if (g->dtype) {
+        buffer_print(out, "%sdtype=%s", first ? "" : ", ", g->dtype->text);
     }
     buffer_putc(out, ')');
 }

@@ -22,16 +22,19 @@ backend_read(row_check *r, const kernel_source *s, kernel *k)
     LIST(const char *) known = {0};
     k->backend = -1;
     for (int i = 0; n && i < t->backends.count; i++) {
-        *list_push(r->checker->memory, &known) = t->backends.items[i].name;
         if (strcmp(t->backends.items[i].name, n->text) == 0) {
             k->backend = i;
+            return true;
         }
     }
-    if (n && k->backend < 0) {
+    for (int i = 0; n && i < t->backends.count; i++) {
+        *list_push(r->checker->memory, &known) = t->backends.items[i].name;
+    }
+    if (n) {
         fault(FAULTS(r), "unknown-backend", n->where, s->of, "`%s` is no backend", n->text);
         fault_suggest(FAULTS(r), n->text, known.items, known.count);
     }
-    return k->backend >= 0;
+    return false;
 }
 
 /* sm_80, sm_90a */
@@ -156,26 +159,6 @@ guards_read(row_check *r, const kernel_source *s, kernel *k)
     return fine;
 }
 
-static bool
-kernel_tolerance_read(row_check *r, const kernel_source *s, kernel *k)
-{
-    const node *map = s->fields[KERNEL_TOLERANCE];
-    bool fine = true;
-    for (int i = 0; map && i < map->pairs.count; i++) {
-        double both[2] = {0};
-        int n = k->tolerance_count;
-        if (n < DTYPE_COUNT &&
-            tolerance_read(r->checker, s->of, map, i, &k->tolerance[n].dtype, both)) {
-            k->tolerance[n].rtol = both[0];
-            k->tolerance[n].atol = both[1];
-            k->tolerance_count++;
-        } else {
-            fine = false;
-        }
-    }
-    return fine;
-}
-
 /* ---- its dtypes ------------------------------------------------------------------------------ */
 
 static bool
@@ -263,7 +246,7 @@ kernel_variants_make(row_check *r, const kernel_source *s, kernel *k)
 /* ---- reading all ----------------------------------------------------------------------------- */
 
 static bool
-kernel_read(row_check *r, const node *map, int index, dict *seen)
+kernel_read(row_check *r, const node *map, int index)
 {
     arena *a = r->checker->memory;
     kernel_source s = {.map = map};
@@ -280,7 +263,7 @@ kernel_read(row_check *r, const node *map, int index, dict *seen)
     k->id = name ? name->text : "";
     k->bitwise = !determinism || strcmp(determinism->text, "bitwise") == 0;
     fine &= name && name_check(FAULTS(r), s.of, name->where, name->text, NAME_KERNEL);
-    int first = name ? dict_add(seen, name->text, index) : -1;
+    int first = name ? dict_add(r->checker->kernel_ids, name->text, index) : -1;
     if (first >= 0) {
         fine = fault(
             FAULTS(r), "duplicate-kernel", name->where, s.of, "kernel `%s` is here a second time",
@@ -289,7 +272,7 @@ kernel_read(row_check *r, const node *map, int index, dict *seen)
     }
     fine &= arch_read(r, &s, k);
     fine &= libs_read(r, &s, k);
-    fine &= kernel_tolerance_read(r, &s, k);
+    fine &= tolerances_read(r->checker, s.of, s.fields[KERNEL_TOLERANCE], &k->tolerances);
     fine &= guards_read(r, &s, k);
     if (!backend_read(r, &s, k)) {
         return false;
@@ -411,11 +394,11 @@ bool
 kernels_read(row_check *r)
 {
     const node *list = r->row->fields[ROW_KERNELS];
-    dict *seen = dict_create(r->checker->memory);
     bool fine = list != NULL;
+    dict_clear(r->checker->kernel_ids);
     list_reserve(r->checker->memory, &r->op->kernels, list ? list->items.count : 0);
     for (int i = 0; list && i < list->items.count; i++) {
-        fine &= kernel_read(r, list->items.items[i], i, seen);
+        fine &= kernel_read(r, list->items.items[i], i);
     }
     if (!fine || !r->sound) {
         return false;

@@ -56,9 +56,16 @@ typedef struct dtype_rule {
     dtype_id fixed;
     int var;              /* index into op->types */
     const char *function; /* its name */
-    int map[DTYPE_COUNT]; /* by the variable's dtype; -1: undefined */
+    const int *map;       /* the function, by the variable's dtype; -1: undefined */
     const char *text;     /* as in the row: "acc(T)" */
 } dtype_rule;
+
+/* How far results may be off. */
+typedef struct tolerance {
+    dtype_id dtype;
+    double rtol, atol;
+} tolerance;
+typedef LIST(tolerance) tolerance_list;
 
 typedef enum role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_SCALAR } role;
 
@@ -109,7 +116,7 @@ typedef struct param {
     shape shape;      /* not of a scalar */
     unsigned layouts; /* its own default, 0: the kernel's */
     int order;        /* param index, -1 */
-    bool exact[64];   /* `overlap`, by param */
+    uint64_t exact;   /* `overlap`, a bit a param */
     int attr;         /* of a scalar: its entry in op->attrs, -1 */
     loc where;
 } param;
@@ -176,11 +183,7 @@ typedef struct kernel {
     expr *workspace;
     LIST(const char *) libs;
     bool bitwise;
-    struct {
-        dtype_id dtype;
-        double rtol, atol;
-    } tolerance[DTYPE_COUNT];
-    int tolerance_count;
+    tolerance_list tolerances;
     loc where;
 } kernel;
 
@@ -208,8 +211,8 @@ struct grad {
     grad **attrs; /* GRAD_CALL: one an attr of the called op, NULL: its default */
     int attr_count;
     expr *test, *value;
-    bool has_dtype;   /* GRAD_CALL: `dtype=` was said */
-    dtype_rule dtype; /* in the type variables of the row that the gradient is of */
+    const dtype_rule *dtype; /* GRAD_CALL: `dtype=`, in the type variables of the row that the
+                                gradient is of; NULL: not said */
     loc where;
 };
 
@@ -229,11 +232,7 @@ typedef struct variant {
 
 typedef struct test_shapes { /* `test` of a row */
     LIST(text) accept, reject;
-    struct {
-        dtype_id dtype;
-        double rtol, atol;
-    } tolerance[DTYPE_COUNT];
-    int tolerance_count;
+    tolerance_list tolerances;
 } test_shapes;
 
 struct op {
@@ -253,7 +252,7 @@ struct op {
     LIST(variant) variants;
     LIST(grad_entry) grads;
     bool has_grad;
-    bool saves[64]; /* by param: its gradients need its values, not its shape alone */
+    uint64_t saves; /* a bit a param: its gradients need its values, not its shape alone */
     expr *flops, *bytes;
     test_shapes test;
     bool elementwise; /* every shape is one pack or a broadcast of packs */

@@ -9,7 +9,7 @@
 bool
 name_take(row_check *r, context of, loc where, const char *name)
 {
-    int first = dict_add(r->names, name, r->name_places.count);
+    int first = dict_add(r->checker->names, name, r->name_places.count);
     if (first >= 0) {
         fault(FAULTS(r), "name-taken", where, of, "`%s` names something else in this row", name);
         fault_also(FAULTS(r), r->name_places.items[first], "it is here");
@@ -95,7 +95,7 @@ overlap_pair_read(row_check *r, context of, const node *name, int out)
     if (in < 0) {
         return false;
     }
-    if (o->params.items[out].exact[in]) {
+    if (o->params.items[out].exact >> in & 1) {
         return fault(
             FAULTS(r), "duplicate-overlap", name->where, of, "`%s` is named twice", name->text);
     }
@@ -104,7 +104,7 @@ overlap_pair_read(row_check *r, context of, const node *name, int out)
             FAULTS(r), "overlap-dtype", name->where, of,
             "`%s` is never of the out's dtype: the out cannot be exactly it", name->text);
     }
-    o->params.items[out].exact[in] = true;
+    o->params.items[out].exact |= UINT64_C(1) << in;
     return true;
 }
 
@@ -149,26 +149,6 @@ cost_read(row_check *r)
 }
 
 static bool
-test_tolerance_read(row_check *r, context of, const node *map)
-{
-    test_shapes *t = &r->op->test;
-    bool fine = true;
-    for (int i = 0; map && i < map->pairs.count; i++) {
-        double both[2] = {0};
-        int n = t->tolerance_count;
-        if (n < DTYPE_COUNT &&
-            tolerance_read(r->checker, of, map, i, &t->tolerance[n].dtype, both)) {
-            t->tolerance[n].rtol = both[0];
-            t->tolerance[n].atol = both[1];
-            t->tolerance_count++;
-        } else {
-            fine = false;
-        }
-    }
-    return fine;
-}
-
-static bool
 test_read(row_check *r)
 {
     const node *map = r->row->fields[ROW_TEST];
@@ -187,7 +167,7 @@ test_read(row_check *r)
             fine &= !r->sound || case_check(r, of, n);
         }
     }
-    return test_tolerance_read(r, of, got[TEST_TOLERANCE]) && fine;
+    return tolerances_read(r->checker, of, got[TEST_TOLERANCE], &r->op->test.tolerances) && fine;
 }
 
 static void
@@ -240,7 +220,8 @@ is_elementwise(const op *o)
 bool
 row_check_all(checker *c, const row *from, op *to)
 {
-    row_check r = {.checker = c, .row = from, .op = to, .names = dict_create(c->memory)};
+    row_check r = {.checker = c, .row = from, .op = to};
+    dict_clear(c->names);
     head_read(&r);
     bool typed = typevars_read(&r) && !from->faulty[ROW_TYPES];
     r.sound = args_read(&r, typed) && !from->faulty[ROW_LET] && variants_make(&r);

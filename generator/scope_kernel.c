@@ -291,7 +291,7 @@ FLAG_FIELD(kernel_arch_exact, c->kernel->arch_exact)
 FLAG_FIELD(kernel_bitwise, c->kernel->bitwise)
 FLAG_FIELD(kernel_workspace, c->kernel->workspace != NULL)
 LIST_FIELD(kernel_guards, c->kernel->guards.items, c->kernel->guards.count)
-LIST_FIELD(kernel_tolerances, c->kernel->tolerance, c->kernel->tolerance_count)
+LIST_FIELD(kernel_tolerances, c->kernel->tolerances.items, c->kernel->tolerances.count)
 
 static const field kernel_fields[] = {
     FIELDS_COMMON,
@@ -328,13 +328,6 @@ static const field kernel_fields[] = {
 const thing thing_kernel = {"kernel", kernel_fields};
 
 /* ---- tolerances ----------------------------------------------------------------------------- */
-
-/* kernel.tolerance and test.tolerance are arrays of one unnamed structure. */
-typedef struct tolerance {
-    dtype_id dtype;
-    double rtol, atol;
-} tolerance;
-_Static_assert(sizeof(tolerance) == sizeof *((kernel *)0)->tolerance, "the same members");
 
 #define TOLERANCE ((const tolerance *)c->thing)
 

@@ -114,7 +114,7 @@ LIST_FIELD(op_grads, c->op->grads.items, c->op->grads.count)
 LIST_FIELD(op_values, c->plan->values.items, c->plan->values.count)
 LIST_FIELD(op_tests, c->plan->tests.items, c->plan->tests.count)
 LIST_FIELD(op_sources, c->plan->sources.items, c->plan->sources.count)
-LIST_FIELD(op_tolerances, c->op->test.tolerance, c->op->test.tolerance_count)
+LIST_FIELD(op_tolerances, c->op->test.tolerances.items, c->op->test.tolerances.count)
 
 static int
 op_variants(const cursor *c, int at, cursor *element)

@@ -43,11 +43,7 @@ param_role(const cursor *c, buffer *scratch)
 static const char *
 param_exact(const cursor *c, buffer *scratch)
 {
-    uint64_t bits = 0;
-    for (int i = 0; i < 64; i++) {
-        bits |= (uint64_t)PARAM->exact[i] << i;
-    }
-    return bits ? scope_bits(bits, scratch) : NULL;
+    return PARAM->exact ? scope_bits(PARAM->exact, scratch) : NULL;
 }
 
 static const char *
@@ -89,7 +85,7 @@ static int
 param_exact_names(const cursor *c, int at, cursor *element)
 {
     for (; at < c->op->params.count; at++) {
-        if (PARAM->exact[at]) {
+        if (PARAM->exact >> at & 1) {
             element->thing = c->op->params.items[at].name;
             return at + 1;
         }
@@ -156,7 +152,7 @@ FLAG_FIELD(param_is_inout, PARAM->role == ROLE_INOUT)
 FLAG_FIELD(param_is_scalar, PARAM->role == ROLE_SCALAR)
 FLAG_FIELD(param_is_view, place_of(c) != PLACE_POINTER)
 FLAG_FIELD(param_has_other, PARAM->shape.test != NULL)
-FLAG_FIELD(param_saved, c->op->saves[c->index])
+FLAG_FIELD(param_saved, c->op->saves >> c->index & 1)
 LIST_FIELD(param_items, PARAM->shape.items.items, PARAM->shape.items.count)
 LIST_FIELD(param_other, PARAM->shape.other.items, PARAM->shape.other.count)
 

@@ -56,7 +56,6 @@ stamp_read(arena *a, const char *path)
     stamp *s = arena_alloc(a, sizeof *s);
     size_t size;
     char *text = file_read(a, path, &size);
-    s->by_path = dict_create(a);
     if (!text || size <= sizeof head + DIGEST_LENGTH || memcmp(text, head, sizeof head - 1)) {
         return s;
     }
@@ -67,7 +66,6 @@ stamp_read(arena *a, const char *path)
         lines++;
     }
     list_reserve(a, &s->entries, lines);
-    dict_reserve(s->by_path, lines);
     while (line && line[1]) {
         char *next = strchr(++line, '\n');
         stamp_entry e = {0};
@@ -76,18 +74,37 @@ stamp_read(arena *a, const char *path)
         }
         if (read_entry(&e, line)) {
             *list_push(a, &s->entries) = e;
-            dict_add(s->by_path, e.path, s->entries.count - 1);
         }
         line = next;
     }
     return s;
 }
 
-const stamp_entry *
-stamp_find(const stamp *s, const char *path)
+static void
+index_paths(arena *a, stamp *s)
 {
-    int i = dict_find(s->by_path, path);
-    return i < 0 ? NULL : &s->entries.items[i];
+    s->by_path = dict_create(a);
+    dict_reserve(s->by_path, s->entries.count);
+    for (int i = 0; i < s->entries.count; i++) {
+        dict_add(s->by_path, s->entries.items[i].path, i);
+    }
+}
+
+const stamp_entry *
+stamp_find(arena *a, stamp *s, const char *path)
+{
+    int i = s->next;
+    if (i >= s->entries.count || strcmp(s->entries.items[i].path, path) != 0) {
+        if (!s->by_path) {
+            index_paths(a, s);
+        }
+        i = dict_find(s->by_path, path);
+    }
+    if (i < 0) {
+        return NULL;
+    }
+    s->next = i + 1;
+    return &s->entries.items[i];
 }
 
 void

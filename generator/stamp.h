@@ -23,7 +23,8 @@ typedef struct stamp_entry {
 typedef struct stamp {
     char input[DIGEST_LENGTH + 1]; /* empty: none was read */
     LIST(stamp_entry) entries;
-    dict *by_path; /* the last entry of a path */
+    dict *by_path; /* the first entry of a path; NULL until one is looked for */
+    int next;      /* the entry behind the one that was found last */
 } stamp;
 
 /* Whether the stamp is of this input, by its first line. */
@@ -33,7 +34,8 @@ bool stamp_is_of(const char *path, const digest *input);
    are left out. */
 stamp *stamp_read(arena *a, const char *path);
 
-const stamp_entry *stamp_find(const stamp *s, const char *path);
+/* Paths are mostly looked for in the order of the stamp. NULL: it has none of that path. */
+const stamp_entry *stamp_find(arena *a, stamp *s, const char *path);
 
 void stamp_print_head(buffer *into, const digest *input);
 void stamp_print_entry(buffer *into, const char *hex, size_t size, const char *path);

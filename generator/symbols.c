@@ -77,34 +77,87 @@ capitals(joined *j)
 /* As many as most rows have: what room is made for at once. */
 enum { SYMBOLS_MANY = 16 };
 
-static bool
-symbol_take(checker *c, const joined *j, const op *o, context of, loc where)
+static context
+owner_context(checker *c, const owner *o)
 {
-    const char *symbol = arena_copy(c->memory, j->data, j->size);
-    int first = dict_add(c->symbols, symbol, c->owners.count);
-    if (first < 0) {
-        *list_push(c->memory, &c->owners) = (owner){o ? o->name : NULL, of, where};
-        return true;
+    context of = {o->op ? o->op->name : NULL, NULL};
+    if (o->kind == OWNER_PARAM) {
+        const param *p = &o->op->params.items[o->index];
+        of.part = arena_join(c->memory, p->role == ROLE_OUT ? "out " : "arg ", p->name, "");
+    } else if (o->kind == OWNER_ATTR) {
+        of.part = arena_join(c->memory, "arg ", o->op->attrs.items[o->index].name, "");
+    } else if (o->kind == OWNER_KERNEL) {
+        of.part = arena_join(c->memory, "kernel ", o->op->kernels.items[o->index].id, "");
     }
-    const owner *other = &c->owners.items[first];
-    if (!other->op) {
-        return fault(
-            c->faults, "symbol-collision", where, of, "the C symbol %s is the runtime's", symbol);
-    }
-    fault(
-        c->faults, "symbol-collision", where, of, "the C symbol %s would be row `%s`'s too", symbol,
-        other->op);
-    fault_also(
-        c->faults, other->where, "row %s%s%s", other->op, other->of.part ? ", " : "",
-        other->of.part ? other->of.part : "");
-    return false;
+    return of;
 }
 
-/* One collision is enough: the others of the same two kernels say nothing new. */
-static void
-kernel_symbols_take(checker *c, const op *o, const kernel *k)
+static loc
+owner_loc(const owner *o)
 {
-    context of = {o->name, arena_join(c->memory, "kernel ", k->id, "")};
+    switch (o->kind) {
+    case OWNER_OP: return o->op->where;
+    case OWNER_PARAM: return o->op->params.items[o->index].where;
+    case OWNER_ATTR: return o->op->attrs.items[o->index].where;
+    case OWNER_KERNEL: return o->op->kernels.items[o->index].where;
+    }
+    die("an owner of kind %d", o->kind);
+}
+
+static void
+symbol_take(checker *c, const joined *j, owner of)
+{
+    const char *symbol = arena_copy(c->memory, j->data, j->size);
+    *list_push(c->memory, &c->claims) = (claim){symbol, of};
+    dict_expect(c->symbols, symbol);
+}
+
+static void
+collision(checker *c, const claim *mine, const owner *other)
+{
+    loc where = owner_loc(&mine->of);
+    context of = owner_context(c, &mine->of);
+    if (!other->op) {
+        fault(
+            c->faults, "symbol-collision", where, of, "the C symbol %s is the runtime's",
+            mine->symbol);
+        return;
+    }
+    fault(
+        c->faults, "symbol-collision", where, of, "the C symbol %s would be row `%s`'s too",
+        mine->symbol, other->op->name);
+    context its = owner_context(c, other);
+    fault_also(
+        c->faults, owner_loc(other), "row %s%s%s", its.op, its.part ? ", " : "",
+        its.part ? its.part : "");
+}
+
+/* One collision of two kernels is enough: the others of the same two say nothing new. */
+static void
+symbols_settle(checker *c)
+{
+    int said = -1; /* the kernel that it was said of */
+    for (int i = 0; i < c->claims.count; i++) {
+        const claim *mine = &c->claims.items[i];
+        bool kernel = mine->of.kind == OWNER_KERNEL;
+        if (kernel && mine->of.index == said) {
+            continue;
+        }
+        int first = dict_add(c->symbols, mine->symbol, c->owners.count);
+        if (first < 0) {
+            *list_push(c->memory, &c->owners) = mine->of;
+        } else {
+            collision(c, mine, &c->owners.items[first]);
+            said = kernel ? mine->of.index : said;
+        }
+    }
+    c->claims.count = 0;
+}
+
+static void
+kernel_symbols_take(checker *c, const op *o, int index)
+{
+    const kernel *k = &o->kernels.items[index];
     joined start;
     start.size = 0;
     join(&start, c->table->symbol);
@@ -115,27 +168,27 @@ kernel_symbols_take(checker *c, const op *o, const kernel *k)
         joined whole;
         copy(&whole, &start);
         join(&whole, o->variants.items[v].suffix);
-        if (k->variants[v] && !symbol_take(c, &whole, o, of, k->where)) {
-            return;
+        if (k->variants[v]) {
+            symbol_take(c, &whole, (owner){o, OWNER_KERNEL, index});
         }
     }
 }
 
 /* The type of an enum attribute, and one constant a value. */
 static void
-enum_symbols_take(checker *c, const op *o, const joined *start, const attr *a)
+enum_symbols_take(checker *c, const op *o, const joined *start, int index)
 {
-    context of = {o->name, arena_join(c->memory, "arg ", a->name, "")};
+    const attr *a = &o->attrs.items[index];
     joined type;
     copy(&type, start);
     join(&type, a->name);
-    symbol_take(c, &type, o, of, a->where);
+    symbol_take(c, &type, (owner){o, OWNER_ATTR, index});
     for (int i = 0; i < a->values.count; i++) {
         joined whole;
         copy(&whole, &type);
         join(&whole, a->values.items[i]);
         capitals(&whole);
-        symbol_take(c, &whole, o, of, a->where);
+        symbol_take(c, &whole, (owner){o, OWNER_ATTR, index});
     }
 }
 
@@ -144,14 +197,11 @@ static void
 param_symbols_take(checker *c, const op *o, const joined *start)
 {
     for (int i = 0; i < o->params.count; i++) {
-        const param *p = &o->params.items[i];
-        const char *kind = p->role == ROLE_OUT ? "out " : "arg ";
-        context of = {o->name, arena_join(c->memory, kind, p->name, "")};
         joined whole;
         copy(&whole, start);
-        join(&whole, p->name);
+        join(&whole, o->params.items[i].name);
         capitals(&whole);
-        symbol_take(c, &whole, o, of, p->where);
+        symbol_take(c, &whole, (owner){o, OWNER_PARAM, i});
     }
 }
 
@@ -167,17 +217,18 @@ op_symbols_take(checker *c, const op *o)
         joined whole;
         copy(&whole, &start);
         join(&whole, ends[i]);
-        symbol_take(c, &whole, o, (context){o->name, NULL}, o->where);
+        symbol_take(c, &whole, (owner){o, OWNER_OP, 0});
     }
     param_symbols_take(c, o, &start);
     for (int i = 0; i < o->attrs.count; i++) {
         if (o->attrs.items[i].kind == ATTR_ENUM) {
-            enum_symbols_take(c, o, &start, &o->attrs.items[i]);
+            enum_symbols_take(c, o, &start, i);
         }
     }
     for (int i = 0; i < o->kernels.count; i++) {
-        kernel_symbols_take(c, o, &o->kernels.items[i]);
+        kernel_symbols_take(c, o, i);
     }
+    symbols_settle(c);
 }
 
 static void
@@ -188,8 +239,9 @@ runtime_take(checker *c, const char *prefix, const char *const *names)
         j.size = 0;
         join(&j, prefix);
         join(&j, names[i]);
-        symbol_take(c, &j, NULL, (context){NULL, NULL}, (loc){0});
+        symbol_take(c, &j, (owner){NULL, OWNER_OP, 0});
     }
+    symbols_settle(c);
 }
 
 /* By default a source is named after its family, or else its op: an op of a family's name that is

@@ -31,7 +31,7 @@ struct node {
     bool block;  /* literal or folded */
     uint32_t size;
     loc where;
-    union { /* by the kind; of a scalar, both counts are 0 */
+    union {               /* by the kind; of a scalar, both counts are 0 */
         const char *text; /* NUL-terminated, without NULs inside */
         LIST(node *) items;
         LIST(pair) pairs;

@@ -25,11 +25,11 @@ struct update {
     const char *name;   /* as asked for */
     bool fresh;         /* there was none: files go to their places, and the whole is renamed */
     int dir, lock;
-    const stamp *old, *work; /* of the last run, and of one that was killed */
-    struct stat stamped;     /* of the stamp; zero: none */
-    bool killed;             /* the last run left its list behind, maybe half of it */
-    bool doubtful;           /* a file looks changed after the stamp, and is not */
-    dict *paths;             /* of all files added */
+    stamp *old, *work;   /* of the last run, and of one that was killed */
+    struct stat stamped; /* of the stamp; zero: none */
+    bool killed;         /* the last run left its list behind, maybe half of it */
+    bool doubtful;       /* a file looks changed after the stamp, and is not */
+    dict *paths;         /* of all files added */
     int count;
     LIST(change) changed;
     const char *last; /* of the files that were written */
@@ -115,7 +115,7 @@ compare(update *u, const char *path, const char *content, size_t size)
         u->last = path;
         return folder_write(u->dir, path, content, size) || complain(u, path, "cannot be written");
     }
-    const stamp_entry *e = u->killed ? NULL : stamp_find(u->old, path);
+    const stamp_entry *e = u->killed ? NULL : stamp_find(u->memory, u->old, path);
     if (e && !strcmp(e->digest, hex) && is_untouched(u->dir, e, &u->stamped)) {
         return true;
     }
@@ -159,7 +159,7 @@ find_dropped(update *u, const stamp *s)
         digest_print(&d, hex);
         if (!strcmp(hex, e->digest)) {
             *list_push(u->memory, &u->dropped) = e->path;
-        } else if (stamp_find(s == u->old ? u->work : u->old, e->path) == NULL) {
+        } else if (stamp_find(u->memory, s == u->old ? u->work : u->old, e->path) == NULL) {
             fprintf(
                 stderr, "opgen: %s/%s: kept, though its op is gone: it was edited\n", u->folder,
                 e->path);
@@ -310,6 +310,7 @@ write_begin(arena *a, const char *folder, const digest *input)
     u->paths = dict_create(a);
     u->old = stamp_read(a, arena_print(a, "%s/%s", u->folder, STAMP_NAME));
     u->work = stamp_read(a, arena_print(a, "%s/%s", u->folder, STAMP_WORK));
+    dict_reserve(u->paths, u->old->entries.count);
     u->killed = fstatat(u->dir, STAMP_WORK, &working, 0) == 0;
     if (fstatat(u->dir, STAMP_NAME, &u->stamped, 0) != 0) {
         memset(&u->stamped, 0, sizeof u->stamped);

@@ -18,7 +18,7 @@ print_row(const table *t, const op *row)
     }
     printf("%s saves", row->name);
     for (int i = 0; i < row->params.count; i++) {
-        if (row->saves[i]) {
+        if (row->saves >> i & 1) {
             printf(" %s", row->params.items[i].name);
         }
     }
