@@ -6,9 +6,14 @@
 #include "text.h"
 #include "yaml_read.h"
 
-/* What is read here: collections in block and flow style, comments, and scalars that end on the
-   line where they begin, plain or quoted. Whoever meets something else says NULL or false, and so
-   does the whole. Scalars lie in `copy`, which is the text with a NUL behind each of them; what is
+/* A second reader beside libyaml is here for speed alone: libyaml's events take longer than all of
+   opgen's checks. It stays small and decides nothing: what it takes, libyaml takes too, and
+   makes the same tree of it (tests/generator/test_yaml_plain.py compares them); faults, and all
+   that is rare, are libyaml's. So whoever here is not sure must say so.
+
+   What is read: collections in block and flow style, comments, and scalars that end on the line
+   where they begin, plain or quoted. Whoever meets something else says NULL or false, and so does
+   the whole. Scalars lie in `copy`, which is the text with a NUL behind each of them; what is
    read is `text`, which stays as it is. Collections are gathered on two stacks. */
 typedef struct reader {
     arena *memory;
@@ -259,11 +264,13 @@ has_key(reader *r, int first, dict **seen, const char *key)
     return dict_add(*seen, key, r->pairs.count) >= 0;
 }
 
-/* Whether a scalar that was just read is a key: then on behind its colon. */
+/* Whether a scalar that was just read is a key: then on behind its colon. What counts is how far
+   that is from the key's first character, escapes and spaces too. */
 static bool
 is_key(reader *r, const scalar *s)
 {
-    bool is = *r->at == ':' && is_blank(r->at[1]) && s->size <= KEY_MOST;
+    int length = column(r) + 1 - s->where.column;
+    bool is = *r->at == ':' && is_blank(r->at[1]) && length <= KEY_MOST;
     r->at += is;
     return is;
 }

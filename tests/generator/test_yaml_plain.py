@@ -127,6 +127,10 @@ def test_constructs(driver: Path, text: str) -> None:
         "",
         "[" * 17 + "]" * 17,
         "a" * 1025 + ": b\n",
+        "a" + " " * 1100 + ": b\n",
+        '"a"' + " " * 1100 + ": b\n",
+        '"' + "\\n" * 600 + '": b\n',
+        "{'" + "''" * 600 + "': b}\n",
     ],
 )
 def test_the_rest_is_left_to_libyaml(driver: Path, text: str) -> None:

@@ -18,16 +18,18 @@ static bool
 same(const node *a, const node *b)
 {
     if (a->kind != b->kind || !same_loc(a->where, b->where) || a->quoted != b->quoted ||
-        a->block != b->block || a->size != b->size || a->items.count != b->items.count ||
-        a->pairs.count != b->pairs.count) {
+        a->block != b->block || a->size != b->size) {
         return false;
     }
-    bool fine = a->kind != NODE_SCALAR ||
-                (strlen(a->text) == a->size && memcmp(a->text, b->text, a->size + 1) == 0);
-    for (int i = 0; fine && i < a->items.count; i++) {
+    if (a->kind == NODE_SCALAR) {
+        return strlen(a->text) == a->size && memcmp(a->text, b->text, a->size + 1) == 0;
+    }
+    bool fine =
+        a->kind == NODE_LIST ? a->items.count == b->items.count : a->pairs.count == b->pairs.count;
+    for (int i = 0; fine && a->kind == NODE_LIST && i < a->items.count; i++) {
         fine = same(a->items.items[i], b->items.items[i]);
     }
-    for (int i = 0; fine && i < a->pairs.count; i++) {
+    for (int i = 0; fine && a->kind == NODE_MAP && i < a->pairs.count; i++) {
         const pair *p = &a->pairs.items[i], *q = &b->pairs.items[i];
         fine = strcmp(p->key, q->key) == 0 && same_loc(p->where, q->where) &&
                p->quoted == q->quoted && p->field == q->field && same(p->value, q->value);
