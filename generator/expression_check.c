@@ -181,13 +181,6 @@ checker_integers(checker *c, expr *e)
 }
 
 static bool
-check_logic(checker *c, expr *e)
-{
-    e->type = TYPE_BOOL;
-    return check_args(c, e) && want_args(c, e, TYPE_BOOL);
-}
-
-static bool
 same(const expr *x, const expr *y)
 {
     bool ok = x->kind == y->kind && x->count == y->count && x->integer == y->integer &&
@@ -262,6 +255,62 @@ check_comparison(checker *c, expr *e)
             expr_operator(e->kind));
     }
     return true;
+}
+
+/* The word that an enum attribute is compared with by `kind`; NULL: that is not what `e` is. */
+static const expr *
+word_of(const expr *e, expr_kind kind, int *attribute)
+{
+    if (e->kind != kind || e->args[0]->type != TYPE_WORD) {
+        return NULL;
+    }
+    bool first = e->args[0]->kind == EXPR_WORD;
+    *attribute = e->args[first]->index;
+    return e->args[!first];
+}
+
+/* In the chain of `joint` that ends in `e`, a comparison by `kind` of the same enum as in `with`,
+   with another word. */
+static const expr *
+find_other_word(const expr *e, expr_kind joint, expr_kind kind, const expr *with)
+{
+    int mine = -1, its = -1;
+    const expr *found = NULL;
+    for (int i = 0; e->kind == joint && i < e->count && !found; i++) {
+        found = find_other_word(e->args[i], joint, kind, with);
+    }
+    const expr *word = word_of(with, kind, &mine), *other = word_of(e, kind, &its);
+    return word && other && mine == its && word->index != other->index ? e : found;
+}
+
+/* An enum has one value: it cannot be two, and is always another than one of two. */
+static bool
+check_words_apart(checker *c, const expr *chain, const expr *more, expr_kind joint)
+{
+    if (more->kind == joint) {
+        return check_words_apart(c, chain, more->args[0], joint) &&
+               check_words_apart(c, chain, more->args[1], joint);
+    }
+    bool never = joint == EXPR_AND;
+    const expr *other = find_other_word(chain, joint, never ? EXPR_EQ : EXPR_NE, more);
+    if (other) {
+        fault(
+            c->f, "expression-constant", more->where, c->of, "this %s",
+            never ? "is never so where the other is: an enum has one value"
+                  : "is always so where the other is not: an enum has one value");
+        fault_also(c->f, other->where, "the other is here");
+    }
+    return !other;
+}
+
+static bool
+check_logic(checker *c, expr *e)
+{
+    e->type = TYPE_BOOL;
+    if (!check_args(c, e) || !want_args(c, e, TYPE_BOOL)) {
+        return false;
+    }
+    return e->kind == EXPR_NOT || check_words_apart(c, e->args[0], e->args[1], e->kind);
 }
 
 static bool

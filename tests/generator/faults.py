@@ -681,6 +681,8 @@ EXPRESSIONS = [
 
 SHAPES = [
     case("expression-constant", GUARD, "N ▸== N", "are the same"),
+    case("expression-constant", GUARD, "mode »== 'sum' and mode ▸== 'mean'", "is never so"),
+    case("expression-constant", GUARD, "mode »!= 'sum' or mode ▸!= 'mean'", "is always so"),
     case("expression-index", WINDOW_LET, "window[▸2]", ""),
     case(
         "expression-scalar",

@@ -787,6 +787,8 @@ FAULTS = [
     ("V > 0", "bool", 0, "expression-varies", "only sum(V) has a value"),
     ("sum(N)", "int", 4, "expression-varies", "`N` does not vary over a list"),
     ("N == N", "bool", 2, "expression-constant", "both sides of `==` are the same"),
+    ("act == 'relu' and N > 1 and act == 'none'", "bool", 32, "expression-constant", "is never so"),
+    ("flag or (act != 'relu' or 'none' != act)", "bool", 33, "expression-constant", "is always so"),
     ("a" * 3000, "int", 0, "expression-name", "`aaaa"),
 ]  # fmt: skip
 
