@@ -18,7 +18,7 @@ from generator.program import ROOT, Opgen
 from generator.tables import compile_c, generate, row, table
 
 ALWAYS = (
-    "act == 'a' and act == 'b'",
+    "act != 'a' and act != 'b'",
     "act == 'a' or act == 'a'",
     "k > 1 or k <= 1",
     "k == 3 and k != 3",
