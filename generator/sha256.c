@@ -129,13 +129,11 @@ compressor_choose(void)
     return compress;
 }
 
-void
-sha256_hex(const void *data, size_t size, char hex[65])
+static void
+hash(compressor *compress_one, const void *data, size_t size, char hex[65])
 {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    static compressor *compress_one;
-    compress_one = compress_one ? compress_one : compressor_choose();
     const unsigned char *bytes = data;
     size_t whole = size / 64 * 64;
     for (size_t at = 0; at < whole; at += 64) {
@@ -157,4 +155,12 @@ sha256_hex(const void *data, size_t size, char hex[65])
         hex[i] = "0123456789abcdef"[state[i / 8] >> (28 - i % 8 * 4) & 15];
     }
     hex[64] = '\0';
+}
+
+void
+sha256_hex(const void *data, size_t size, char hex[65])
+{
+    static compressor *chosen;
+    chosen = chosen ? chosen : compressor_choose();
+    hash(chosen, data, size, hex);
 }
