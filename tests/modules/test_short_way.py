@@ -130,6 +130,8 @@ def view_like(dice: random.Random, shape: tuple[int, ...], dtype: str) -> View:
             strides[dim] = 0
     view = View(0, shape, tuple(strides), dtype)
     low, high = view.reach()
+    if high - low > BYTES:
+        return view_like(dice, shape, dtype)
     view.offset = -low + view.item * dice.randrange(max((BYTES - (high - low)) // view.item, 1))
     return view
 
