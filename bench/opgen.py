@@ -133,7 +133,7 @@ def first_write(report: Report, program: Path, source: Path, folder: Path) -> No
 
 def measure(report: Report, program: Path, folder: Path) -> None:
     rendered = {}
-    for rows, runs in ((1000, RUNS), (10000, 3)):
+    for rows, runs in ((1000, RUNS), (10000, 7)):
         source, out = table(folder, rows), folder / f"out{rows}"
         write = (program, "--templates", ROOT / "templates", "--out", out, source)
         cost(*write)
