@@ -250,9 +250,9 @@ cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
         error, "memory=%p value=%d bytes=%zu stream=%p", memory, value, bytes, (void *)stream);
 }
 
-/* Memory that was allocated here is on the device that it was allocated on. Other addresses are on the device that the
-   four bits above 32 count from 1, as tests may say; where these or those above say something else,
-   unknown. */
+/* Memory that was allocated here is on the device that it was allocated on. Other addresses are on
+   the device that the four bits above 32 count from 1, as tests may say; where these or those above
+   say something else, unknown. */
 cudaError_t
 cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
 {
