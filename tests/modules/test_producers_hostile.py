@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import sys
 import threading
@@ -665,12 +666,17 @@ def test_many_calls_keep_nothing(add: Any, zoo: Any, fake: Fake, kind: str) -> N
         fake.reset()
         EXPORTED.clear()
 
-    for _ in range(200):
-        call()
-    before = sys.getallocatedblocks()
-    for _ in range(5_000):
-        call()
-    assert sys.getallocatedblocks() - before < 100
+    def grown(calls: int) -> int:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(calls):
+            call()
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    # What leaks grows in every round; what the process does beside it, in some.
+    grown(200)
+    assert min(grown(2_000) for _ in range(4)) < 50
 
 
 @pytest.mark.promise("T6")
