@@ -377,9 +377,7 @@ attr_of_resolve(row_check *r, const source *s, attr *out)
     return false;
 }
 
-/* ---- scalars
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 /* The largest finite value of a float dtype. */
 static double

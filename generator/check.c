@@ -111,9 +111,7 @@ head_read(checker *c, const node *root, node *const *got)
     }
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Indexes of rows and of table->ops agree. All rows come first: gradients name later ones. False
    if there are so many faults that not all were checked. */

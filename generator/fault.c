@@ -123,8 +123,7 @@ fault_also(faults *f, loc where, const char *format, ...)
     va_end(args);
 }
 
-/* ---- the nearest name -------------------------------------------------------------------------
- */
+/* ---- the nearest name ------------------------------------------------------------------------ */
 
 static int
 least(int a, int b)

@@ -389,8 +389,7 @@ read_fixed(grad_reader *r, const token *name, const grad_fixed *function)
 
 /* ---- the tree ------------------------------------------------------------------------------ */
 
-/* The op whose outs a value has: of a call, of an intermediate that is one; NULL: it is a tensor.
- */
+/* The op whose outs a value has: of a call, of an intermediate that is one; NULL: it is a tensor */
 static const op *
 outs_of(const grad_reader *r, const grad *g)
 {

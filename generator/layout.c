@@ -39,9 +39,7 @@ layout_read(checker *c, context of, const node *n, unsigned *out)
     return fine;
 }
 
-/* ---- shapes
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* The rank, or -1 if it depends. */
 static int
@@ -186,9 +184,7 @@ kernel_layouts_read(row_check *r, context of, const node *n, kernel *k)
     return fine;
 }
 
-/* ---- places
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static bool
 is_pointer(unsigned layouts)

@@ -1,5 +1,4 @@
-/* The vocabulary as a JSON schema, so that editors know it: made of the same table as the reader.
- */
+/* The vocabulary as a JSON schema, so that editors know it: made of the same table as the reader */
 #include <stdio.h>
 
 #include "commands.h"

@@ -1,5 +1,4 @@
-/* The fields of the things that templates may speak of. One file a thing or two; all share these.
- */
+/* The fields of the things that templates may speak of. One file a thing or two; all share these */
 #ifndef OPGEN_SCOPE_H
 #define OPGEN_SCOPE_H
 

@@ -1,6 +1,5 @@
 /* The shape language: "A.. M K", "L.. N@axis R..", "broadcast(A, B) M N", "4*H D",
-   "reduced(A, axes, keepdim)", "permuted(A, perm)", "()", "N R.. if reduction == 'none' else ()".
- */
+   "reduced(A, axes, keepdim)", "permuted(A, perm)", "()", "N R.. if reduction == 'none' else ()" */
 #ifndef OPGEN_SHAPE_H
 #define OPGEN_SHAPE_H
 

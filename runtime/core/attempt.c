@@ -57,8 +57,7 @@ settle_all(const aicf_op *op, aicf_tensor *t)
     return true;
 }
 
-/* Whose framework says which stream is current: on a device, the first tensor's that has streams.
- */
+/* Whose framework says which stream is current: on a device, the first tensor's that has any. */
 static inline const source *
 lead_of(const aicf_call *call, const aicf_tensor *t)
 {

@@ -297,8 +297,7 @@ bool torch_may_be_negative(const aicf_tensor *t);
 int torch_ask_negative(const core_state *core, PyObject *object, aicf_tensor *t);
 /* Whether forward-mode differentiation is on. */
 bool torch_ask_forward(core_state *core);
-/* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on.
- */
+/* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on */
 int torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused);
 int torch_written(core_state *core, PyObject *object);
 
@@ -315,8 +314,7 @@ tensor_release(aicf_tensor *t)
 }
 
 /* Borrows what an object shows, by its type's own reader. False: there is none, or it refuses; then
-   the object is to be asked again in full, and raises again. Runs no Python but where it refuses.
- */
+   the object is to be asked again in full, and raises again. Runs no Python but where it refuses */
 static inline bool
 tensor_borrow(const source *s, PyObject *object, aicf_tensor *t)
 {

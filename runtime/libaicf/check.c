@@ -113,8 +113,7 @@ is_checked(const aicf_op *op, int param, int params)
     return param < params || param >= op->inputs + op->outs;
 }
 
-/* The device of the first tensor present, scalars last; *first: its parameter, -1: there is none.
- */
+/* The device of the first tensor present, scalars last; *first: its parameter, -1: there is none */
 static void
 find_device(const aicf_tensor *t, aicf_call *call, int params, int *first)
 {

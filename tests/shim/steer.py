@@ -200,7 +200,7 @@ def shape_of(text: str, packs: Packs, dim: int) -> tuple[int, ...]:
         elif re.fullmatch(r"\w+(@\w+)?", item):
             sizes.append(dim)
         else:
-            raise NotImplementedError(f"a shape of the table that no test knows yet: {text}")
+            raise AssertionError(f"no test knows how to make this shape of the table: {text}")
     return tuple(sizes)
 
 
