@@ -54,6 +54,18 @@ fake_inside(void)
     return inside;
 }
 
+/* A child that ends at once, made without the GIL: in it no Python may run, since a thread that is
+   not there may hold the lock. */
+int
+fake_fork(void)
+{
+    int child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    return child;
+}
+
 int
 fake_calls(void)
 {
