@@ -1,6 +1,5 @@
 #include "buffer.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +36,19 @@ buffer_grow(buffer *b, size_t more)
 void
 buffer_print(buffer *b, const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
     va_start(args, format);
+    buffer_print_args(b, format, args);
+    va_end(args);
+}
+
+void
+buffer_print_args(buffer *b, const char *format, va_list args)
+{
+    va_list again;
     va_copy(again, args);
     buffer_reserve(b, 64); /* enough for nearly all, which are then formatted once */
     size_t room = b->room - b->size, size = format_text(b->data + b->size, room, format, args);
-    va_end(args);
     if (size >= room) {
         buffer_reserve(b, size + 1);
         format_text(b->data + b->size, size + 1, format, again);

@@ -2,6 +2,7 @@
 #ifndef OPGEN_BUFFER_H
 #define OPGEN_BUFFER_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@ typedef struct buffer {
 
 void buffer_finish(buffer *b); /* a zeroed buffer is empty and ready */
 void buffer_print(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buffer_print_args(buffer *b, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 const char *buffer_text(buffer *b);
 void buffer_grow(buffer *b, size_t more);
 

@@ -102,6 +102,13 @@ void expr_emit_c(buffer *out, const op *row, const expr *e);
 /* The same in Python over names as in the table: dims, attributes and packs by name, functions of
    aicf_rt.expressions, every integer result within 64 bits or ArithmeticError. */
 void expr_emit_python(buffer *out, const op *row, const expr *e);
+
+/* What the name of a tensor stands for there: itself; its shape; in a gradient, which has only some
+   tensors, what has a shape at least. `binding`: how tight what stands around it binds, 1 where
+   nothing does. */
+typedef enum expr_names { EXPR_OF_TENSORS, EXPR_OF_SHAPES, EXPR_OF_GRADIENTS } expr_names;
+void
+expr_emit_python_as(buffer *out, const op *row, const expr *e, expr_names names, int binding);
 /* As in the table, normalised: one space around operators, fewest parentheses. */
 void expr_emit_text(buffer *out, const expr *e);
 

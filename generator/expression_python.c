@@ -6,87 +6,128 @@
 
 /* Functions of aicf_rt.expressions stand behind `_e`, a name that no table can hold. */
 
-static void emit(buffer *out, const expr *e, int binding);
+typedef struct writer {
+    buffer *out;
+    const op *row;
+    expr_names names;
+} writer;
+
+static void emit(const writer *w, const expr *e, int binding);
 
 /* Where a float is wanted: integers are converted, and exactly so or there is no answer. */
 static void
-emit_real(buffer *out, const expr *e, int binding)
+emit_real(const writer *w, const expr *e, int binding)
 {
     int64_t exact = INT64_C(1) << 53;
     if (e->type == TYPE_REAL) {
-        emit(out, e, binding);
+        emit(w, e, binding);
     } else if (e->kind == EXPR_INT && e->integer >= -exact && e->integer <= exact) {
-        expr_emit_real(out, (double)e->integer);
+        expr_emit_real(w->out, (double)e->integer);
     } else {
-        buffer_puts(out, "_e.exact(");
-        emit(out, e, 1);
-        buffer_putc(out, ')');
+        buffer_puts(w->out, "_e.exact(");
+        emit(w, e, 1);
+        buffer_putc(w->out, ')');
     }
 }
 
 static void
-emit_number(buffer *out, const expr *e, bool real, int binding)
+emit_number(const writer *w, const expr *e, bool real, int binding)
 {
     if (real) {
-        emit_real(out, e, binding);
+        emit_real(w, e, binding);
     } else {
-        emit(out, e, binding);
+        emit(w, e, binding);
     }
 }
 
 /* "_e.add(a, b)" */
 static void
-emit_function(buffer *out, const expr *e, const char *function, bool real)
+emit_function(const writer *w, const expr *e, const char *function, bool real)
 {
-    buffer_print(out, "_e.%s(", function);
+    buffer_print(w->out, "_e.%s(", function);
     for (int i = 0; i < e->count; i++) {
-        buffer_puts(out, i ? ", " : "");
-        emit_number(out, e->args[i], real, 1);
+        buffer_puts(w->out, i ? ", " : "");
+        emit_number(w, e->args[i], real, 1);
     }
-    buffer_putc(out, ')');
+    buffer_putc(w->out, ')');
 }
 
 static void
-emit_operands(buffer *out, const expr *e, bool real, int left, int right)
+emit_operands(const writer *w, const expr *e, bool real, int left, int right)
 {
-    emit_number(out, e->args[0], real, left);
-    buffer_print(out, " %s ", expr_operator(e->kind));
-    emit_number(out, e->args[1], real, right);
+    emit_number(w, e->args[0], real, left);
+    buffer_print(w->out, " %s ", expr_operator(e->kind));
+    emit_number(w, e->args[1], real, right);
 }
 
 static void
-emit_arithmetic(buffer *out, const expr *e, const char *function)
+emit_arithmetic(const writer *w, const expr *e, const char *function)
 {
     if (e->type == TYPE_INT) {
-        emit_function(out, e, function, false);
+        emit_function(w, e, function, false);
         return;
     }
     int binding = expr_binding(e->kind);
-    buffer_puts(out, "_e.finite(");
-    emit_operands(out, e, true, binding, binding + 1);
-    buffer_putc(out, ')');
+    buffer_puts(w->out, "_e.finite(");
+    emit_operands(w, e, true, binding, binding + 1);
+    buffer_putc(w->out, ')');
 }
 
 static void
-emit_comparison(buffer *out, const expr *e)
+emit_comparison(const writer *w, const expr *e)
 {
     bool real = e->args[0]->type == TYPE_REAL || e->args[1]->type == TYPE_REAL;
-    emit_operands(out, e, real, 6, 6);
+    emit_operands(w, e, real, 6, 6);
 }
 
 static void
-emit_if(buffer *out, const expr *e)
+emit_if(const writer *w, const expr *e)
 {
-    emit_number(out, e->args[0], e->type == TYPE_REAL, 2);
-    buffer_puts(out, " if ");
-    emit(out, e->args[1], 2);
-    buffer_puts(out, " else ");
-    emit_number(out, e->args[2], e->type == TYPE_REAL, 1);
+    emit_number(w, e->args[0], e->type == TYPE_REAL, 2);
+    buffer_puts(w->out, " if ");
+    emit(w, e->args[1], 2);
+    buffer_puts(w->out, " else ");
+    emit_number(w, e->args[2], e->type == TYPE_REAL, 1);
+}
+
+/* An out that a gradient names is there. */
+static void
+emit_present(const writer *w, const expr *x)
+{
+    const param *p = &w->row->params.items[x->index];
+    if (p->role == ROLE_OUT) {
+        buffer_puts(w->out, "True");
+    } else if (p->list >= 0) {
+        buffer_print(w->out, "_e.length(%s) > 0", x->name);
+    } else {
+        buffer_print(w->out, "%s is not None", x->name);
+    }
+}
+
+/* Where the name of a tensor is that of its shape. */
+static bool
+emit_of_shapes(const writer *w, const expr *e)
+{
+    if (e->function == FN_NUMEL) {
+        bool list = w->row->params.items[e->args[0]->index].list >= 0;
+        buffer_print(w->out, list ? "_e.total(%s)" : "_e.prod(%s)", e->args[0]->name);
+        return true;
+    }
+    if (e->function != FN_SAME_SHAPE) {
+        return false;
+    }
+    buffer_puts(w->out, "_e.same_shapes(");
+    for (int i = 0; i < e->count; i++) {
+        bool list = w->row->params.items[e->args[i]->index].list >= 0;
+        buffer_print(w->out, list ? "%s*_e.sizes(%s)" : "%s%s", i ? ", " : "", e->args[i]->name);
+    }
+    buffer_putc(w->out, ')');
+    return true;
 }
 
 /* A pack is the tuple of its sizes here, and so is an attribute of several integers. */
 static void
-emit_call(buffer *out, const expr *e)
+emit_call(const writer *w, const expr *e)
 {
     static const char *const names[] = {
         [FN_LEN] = "length",      [FN_PROD] = "prod",
@@ -97,95 +138,110 @@ emit_call(buffer *out, const expr *e)
         [FN_ALIGNED] = "aligned", [FN_STRIDE] = "stride",
         [FN_BATCHES] = "batches",
     };
+    if (e->function == FN_PRESENT && w->names != EXPR_OF_TENSORS) {
+        emit_present(w, e->args[0]);
+        return;
+    }
+    if (e->function >= FN_NUMEL && w->names == EXPR_OF_SHAPES && emit_of_shapes(w, e)) {
+        return;
+    }
     bool whole = e->function == FN_LEN || e->function == FN_PROD || e->function == FN_SUM;
     bool of = (e->function == FN_MIN || e->function == FN_MAX) && e->count == 1;
     if (whole && e->args[0]->kind == EXPR_PACK) {
-        buffer_print(out, "_e.%s(%s)", names[e->function], e->args[0]->name);
+        buffer_print(w->out, "_e.%s(%s)", names[e->function], e->args[0]->name);
     } else {
         const char *name =
             of ? (e->function == FN_MIN ? "least_of" : "most_of") : names[e->function];
-        emit_function(out, e, name, e->type == TYPE_REAL);
+        emit_function(w, e, name, e->type == TYPE_REAL);
     }
 }
 
 static void
-emit_broadcast(buffer *out, const expr *e)
+emit_broadcast(const writer *w, const expr *e)
 {
-    buffer_puts(out, "_e.broadcast(");
+    buffer_puts(w->out, "_e.broadcast(");
     for (int i = 0; i < e->count; i++) {
-        buffer_print(out, "%s%s", i ? ", " : "", e->args[i]->name);
+        buffer_print(w->out, "%s%s", i ? ", " : "", e->args[i]->name);
     }
-    buffer_putc(out, ')');
+    buffer_putc(w->out, ')');
 }
 
 static void
-emit_index(buffer *out, const expr *e)
+emit_index(const writer *w, const expr *e)
 {
-    buffer_print(out, "_e.at(%s, ", e->args[0]->name);
-    emit(out, e->args[1], 1);
-    buffer_putc(out, ')');
+    buffer_print(w->out, "_e.at(%s, ", e->args[0]->name);
+    emit(w, e->args[1], 1);
+    buffer_putc(w->out, ')');
 }
 
 static void
-emit_bare(buffer *out, const expr *e)
+emit_bare(const writer *w, const expr *e)
 {
     switch (e->kind) {
-    case EXPR_INT: buffer_print(out, "%" PRId64, e->integer); return;
-    case EXPR_REAL: expr_emit_real(out, e->real); return;
-    case EXPR_WORD: buffer_print(out, "\"%s\"", e->name); return;
-    case EXPR_BOOL: buffer_puts(out, e->integer ? "True" : "False"); return;
-    case EXPR_PACK: buffer_print(out, "_e.prod(%s)", e->name); return;
+    case EXPR_INT: buffer_print(w->out, "%" PRId64, e->integer); return;
+    case EXPR_REAL: expr_emit_real(w->out, e->real); return;
+    case EXPR_WORD: buffer_print(w->out, "\"%s\"", e->name); return;
+    case EXPR_BOOL: buffer_puts(w->out, e->integer ? "True" : "False"); return;
+    case EXPR_PACK: buffer_print(w->out, "_e.prod(%s)", e->name); return;
     case EXPR_DIM:
     case EXPR_ATTR:
     case EXPR_PARAM:
-    case EXPR_TYPEVAR: buffer_puts(out, e->name); return;
+    case EXPR_TYPEVAR: buffer_puts(w->out, e->name); return;
     case EXPR_NEG:
         if (e->type == TYPE_INT) {
-            emit_function(out, e, "neg", false);
+            emit_function(w, e, "neg", false);
         } else {
-            buffer_putc(out, '-');
-            emit(out, e->args[0], 8);
+            buffer_putc(w->out, '-');
+            emit(w, e->args[0], 8);
         }
         return;
     case EXPR_NOT:
-        buffer_puts(out, "not ");
-        emit(out, e->args[0], 4);
+        buffer_puts(w->out, "not ");
+        emit(w, e->args[0], 4);
         return;
-    case EXPR_ADD: emit_arithmetic(out, e, "add"); return;
-    case EXPR_SUB: emit_arithmetic(out, e, "sub"); return;
-    case EXPR_MUL: emit_arithmetic(out, e, "mul"); return;
-    case EXPR_FLOORDIV: emit_function(out, e, "floordiv", false); return;
-    case EXPR_MOD: emit_function(out, e, "mod", false); return;
-    case EXPR_DIV: emit_function(out, e, "div", true); return;
+    case EXPR_ADD: emit_arithmetic(w, e, "add"); return;
+    case EXPR_SUB: emit_arithmetic(w, e, "sub"); return;
+    case EXPR_MUL: emit_arithmetic(w, e, "mul"); return;
+    case EXPR_FLOORDIV: emit_function(w, e, "floordiv", false); return;
+    case EXPR_MOD: emit_function(w, e, "mod", false); return;
+    case EXPR_DIV: emit_function(w, e, "div", true); return;
     case EXPR_LT:
     case EXPR_LE:
     case EXPR_GT:
     case EXPR_GE:
     case EXPR_EQ:
-    case EXPR_NE: emit_comparison(out, e); return;
+    case EXPR_NE: emit_comparison(w, e); return;
     case EXPR_AND:
     case EXPR_OR:
-        emit_operands(out, e, false, expr_binding(e->kind), expr_binding(e->kind) + 1);
+        emit_operands(w, e, false, expr_binding(e->kind), expr_binding(e->kind) + 1);
         return;
-    case EXPR_IF: emit_if(out, e); return;
-    case EXPR_INDEX: emit_index(out, e); return;
-    case EXPR_CALL: emit_call(out, e); return;
-    case EXPR_BROADCAST: emit_broadcast(out, e); return;
+    case EXPR_IF: emit_if(w, e); return;
+    case EXPR_INDEX: emit_index(w, e); return;
+    case EXPR_CALL: emit_call(w, e); return;
+    case EXPR_BROADCAST: emit_broadcast(w, e); return;
     }
 }
 
 static void
-emit(buffer *out, const expr *e, int binding)
+emit(const writer *w, const expr *e, int binding)
 {
-    bool inside = expr_binding(e->kind) < binding;
-    buffer_puts(out, inside ? "(" : "");
-    emit_bare(out, e);
-    buffer_puts(out, inside ? ")" : "");
+    bool present = e->kind == EXPR_CALL && e->function == FN_PRESENT;
+    bool compared = present && w->names != EXPR_OF_TENSORS;
+    bool inside = (compared ? expr_binding(EXPR_EQ) : expr_binding(e->kind)) < binding;
+    buffer_puts(w->out, inside ? "(" : "");
+    emit_bare(w, e);
+    buffer_puts(w->out, inside ? ")" : "");
 }
 
 void
 expr_emit_python(buffer *out, const op *row, const expr *e)
 {
-    (void)row; /* names stand as in the table */
-    emit(out, e, 1);
+    expr_emit_python_as(out, row, e, EXPR_OF_TENSORS, 1);
+}
+
+void
+expr_emit_python_as(buffer *out, const op *row, const expr *e, expr_names names, int binding)
+{
+    const writer w = {out, row, names};
+    emit(&w, e, binding);
 }

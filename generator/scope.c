@@ -230,9 +230,24 @@ table_ops(const cursor *c, int at, cursor *element)
     return at + 1;
 }
 
+static int
+table_with_grad(const cursor *c, int at, cursor *element)
+{
+    for (; at < c->table->ops.count; at++) {
+        if (c->table->ops.items[at].has_grad) {
+            return table_ops(c, at, element);
+        }
+    }
+    return -1;
+}
+
 static const field table_fields[] = {
-    NAME("package", table_package),   NAME("namespace", table_namespace),
-    NAME("hash", table_hash),         EACH("backends", table_backends, thing_backend),
-    EACH("ops", table_ops, thing_op), FIELDS_END,
+    NAME("package", table_package),
+    NAME("namespace", table_namespace),
+    NAME("hash", table_hash),
+    EACH("backends", table_backends, thing_backend),
+    EACH("ops", table_ops, thing_op),
+    EACH("with_grad", table_with_grad, thing_op),
+    FIELDS_END,
 };
 const thing thing_table = {"table", table_fields};

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "python.h"
 #include "scope.h"
 
 /* ---- type variables ------------------------------------------------------------------------- */
@@ -262,6 +263,60 @@ op_bytes_python(const cursor *c, buffer *scratch)
     return scope_python_expr(c, c->op->bytes, scratch);
 }
 
+/* ---- functions of Python -------------------------------------------------------------------- */
+
+/* A function's head or body, without its last line break. */
+static const char *
+without_break(buffer *scratch)
+{
+    scratch->size -= scratch->size && scratch->data[scratch->size - 1] == '\n';
+    return buffer_text(scratch);
+}
+
+static const char *
+op_relation_head(const cursor *c, buffer *scratch)
+{
+    relation_emit_signature(scratch, c->op);
+    return without_break(scratch);
+}
+
+static const char *
+op_relation_body(const cursor *c, buffer *scratch)
+{
+    relation_emit_body(scratch, c->op);
+    return without_break(scratch);
+}
+
+static const char *
+op_saved_head(const cursor *c, buffer *scratch)
+{
+    gradient_emit_saved_signature(scratch, c->op);
+    return without_break(scratch);
+}
+
+static const char *
+op_saved_body(const cursor *c, buffer *scratch)
+{
+    gradient_emit_saved_body(scratch, c->table, c->op);
+    return without_break(scratch);
+}
+
+static const char *
+op_backward_head(const cursor *c, buffer *scratch)
+{
+    gradient_emit_backward_signature(scratch, c->op);
+    return without_break(scratch);
+}
+
+static const char *
+op_backward_body(const cursor *c, buffer *scratch)
+{
+    gradient_emit_backward_body(scratch, c->table, c->op);
+    return without_break(scratch);
+}
+
+/* ---- what else is of the op ------------------------------------------------------------------ */
+
 static int
 required_outs(const op *o)
 {
@@ -386,6 +441,12 @@ static const field op_fields[] = {
     EACH("grads", op_grads, thing_grad),
     TEXT("flops", op_flops),
     TEXT("bytes", op_bytes),
+    PYTHON("relation_head", op_relation_head),
+    PYTHON("relation_body", op_relation_body),
+    PYTHON("saved_head", op_saved_head),
+    PYTHON("saved_body", op_saved_body),
+    PYTHON("backward_head", op_backward_head),
+    PYTHON("backward_body", op_backward_body),
     PYTHON("flops_python", op_flops_python),
     PYTHON("bytes_python", op_bytes_python),
     EACH("accept", op_accept, thing_word),

@@ -11,6 +11,7 @@ import random
 import re
 import struct
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +55,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def runtime() -> ModuleType:
     """The runtime's half, without the package around it, which needs a build."""
-    spec = importlib.util.spec_from_file_location("expressions", EXPRESSIONS)
+    spec = importlib.util.spec_from_file_location("aicf_rt_expressions", EXPRESSIONS)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where its dataclasses look for their module
     spec.loader.exec_module(module)
     return module
 
