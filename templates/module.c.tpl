@@ -75,9 +75,7 @@ module_exec(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)module_exec},
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
-#endif
+    AICF_MODULE_SLOTS,
     {0, NULL},
 };
 
@@ -94,5 +92,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_@{op.name|name}(void)
 {
-    return PyModuleDef_Init(&definition);
+    return aicf_module_init(&definition);
 }

@@ -29,7 +29,8 @@ ask_header() {
 }
 
 # python COMMAND...: the suffix of extension modules, the options of their ABI, Python's include folder.
-# abi3 where the interpreter has it, else (free-threaded) its own.
+# abi3 where the interpreter has it. A free-threaded one loads files of that name too, but there is no
+# stable ABI for it: modules are built for that interpreter alone.
 ask_python() {
     command -v "$1" >/dev/null 2>&1 ||
         fault "$1 is not found: $(install python3-dev python3-devel), or set PYTHON"
@@ -37,7 +38,7 @@ ask_python() {
 import _imp, sys, sysconfig
 if sys.version_info < (3, 11):
     sys.exit("error: Python 3.11 or newer is needed, %s is %s: set PYTHON" % (sys.argv[1], sys.version.split()[0]))
-abi3 = ".abi3.so" in _imp.extension_suffixes()
+abi3 = ".abi3.so" in _imp.extension_suffixes() and not sysconfig.get_config_var("Py_GIL_DISABLED")
 suffix = ".abi3.so" if abi3 else sysconfig.get_config_var("EXT_SUFFIX")
 print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-UPy_LIMITED_API", sysconfig.get_paths()["include"])
 ' "$1"

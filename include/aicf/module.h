@@ -5,6 +5,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <string.h>
+
 #include <aicf/call.h>
 
 #define AICF_CORE_VERSION 1
@@ -73,6 +75,37 @@ aicf_module_close(void *module)
         state->core->close(state->handle);
         state->handle = NULL;
     }
+}
+
+/* For slot tables, after their own: what a module of ours says of itself. One interpreter alone;
+   and no use of the GIL, where that can be said. */
+#ifdef Py_GIL_DISABLED
+#define AICF_MODULE_SLOTS                                                       \
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, \
+    {                                                                           \
+        Py_mod_gil, Py_MOD_GIL_NOT_USED                                         \
+    }
+#elif defined Py_mod_multiple_interpreters
+#define AICF_MODULE_SLOTS {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}
+#else
+#define AICF_MODULE_SLOTS {0, NULL}
+#endif
+
+/* What PyInit returns. A free-threaded interpreter finds files named for the stable ABI, and does
+   not have that: its objects begin otherwise. Nothing of ours is an object before this is known. */
+static inline PyObject *
+aicf_module_init(PyModuleDef *definition)
+{
+#ifdef Py_LIMITED_API
+    if (strstr(Py_GetVersion(), "free-threading build")) {
+        PyErr_SetString(
+            PyExc_ImportError,
+            "this module is built for Python with the GIL, and this Python is free-threaded: build "
+            "it again with that (make PYTHON=...)");
+        return NULL;
+    }
+#endif
+    return PyModuleDef_Init(definition);
 }
 
 /* For method tables. */

@@ -53,9 +53,10 @@ probe_create(void)
     return probe;
 }
 
-/* Finds the words that hold address and bytes before a resize and after it. */
-static void
-words_find(core_state *core, PyObject *probe)
+/* The words that hold address and bytes before a resize and after it, in one number: -1 where they
+   are not found. */
+static int
+words_find(PyObject *probe)
 {
     const uintptr_t *words = (const uintptr_t *)number_of(probe, "_cdata", false);
     uintptr_t before = number_of(probe, "data_ptr", true);
@@ -65,25 +66,23 @@ words_find(core_state *core, PyObject *probe)
     Py_XDECREF(done);
     address &= words_with(words, after);
     bytes &= words_with(words, PROBE_MORE);
-    if (before && after && before != after && address && bytes && !PyErr_Occurred()) {
-        core->storage_address = __builtin_ctz(address);
-        core->storage_bytes = __builtin_ctz(bytes);
-    }
+    bool found = before && after && before != after && address && bytes && !PyErr_Occurred();
+    return found ? __builtin_ctz(address) * WORDS + __builtin_ctz(bytes) : -1;
 }
 
-static bool
-words_proved(core_state *core)
+/* The same, found once; threads that look at once find the same. */
+static int
+words_known(core_state *core)
 {
-    if (core->storage_address == 0) {
+    int words = __atomic_load_n(&core->storage_words, __ATOMIC_RELAXED);
+    if (words == 0) {
         PyObject *probe = probe_create();
-        core->storage_address = -1;
-        if (probe) {
-            words_find(core, probe);
-        }
+        words = probe ? words_find(probe) : -1;
         Py_XDECREF(probe);
         PyErr_Clear();
+        __atomic_store_n(&core->storage_words, words, __ATOMIC_RELAXED);
     }
-    return core->storage_address > 0;
+    return words;
 }
 
 /* Of the alias, or NULL. */
@@ -91,7 +90,7 @@ static PyObject *
 storage_of_alias(core_state *core, PyObject *alias)
 {
     PyObject *storage =
-        words_proved(core) ? PyObject_CallMethod(alias, "untyped_storage", NULL) : NULL;
+        words_known(core) > 0 ? PyObject_CallMethod(alias, "untyped_storage", NULL) : NULL;
     if (storage && !type_is(Py_TYPE(storage), "torch", "UntypedStorage")) {
         Py_CLEAR(storage);
     }
@@ -100,14 +99,15 @@ storage_of_alias(core_state *core, PyObject *alias)
 }
 
 static void
-words_locate(const core_state *core, alias_owner *owner)
+words_locate(core_state *core, alias_owner *owner)
 {
+    int known = words_known(core);
     const uintptr_t *words =
         owner->storage ? (const uintptr_t *)number_of(owner->storage, "_cdata", false) : NULL;
     PyErr_Clear();
     if (words) {
-        owner->words.address = (void *const *)(words + core->storage_address);
-        owner->words.bytes = (const size_t *)(words + core->storage_bytes);
+        owner->words.address = (void *const *)(words + known / WORDS);
+        owner->words.bytes = (const size_t *)(words + known % WORDS);
     }
 }
 

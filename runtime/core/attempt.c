@@ -10,7 +10,7 @@ source_seen(aicf_handle *handle, int param, PyObject *object)
 {
     const source **seen = &handle->sources[param];
     const source *s = __atomic_load_n(seen, __ATOMIC_ACQUIRE);
-    if (!s || s->type != Py_TYPE(object)) {
+    if (!s || !source_is(s, Py_TYPE(object))) {
         s = source_known(handle->core, Py_TYPE(object));
         if (s) {
             __atomic_store_n(seen, s, __ATOMIC_RELEASE);

@@ -313,8 +313,11 @@ static int
 bound_clear(PyObject *object)
 {
     bound *self = (bound *)object;
-    while (!bound_swap(self, self->block, NULL)) {
-    }
+    BLOCK_LOCK(self);
+    block *b = self->block;
+    self->block = NULL;
+    BLOCK_UNLOCK(self);
+    block_drop(b);
     return 0;
 }
 

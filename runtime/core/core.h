@@ -8,6 +8,7 @@
 #include <aicf/module.h>
 
 #include "dlpack.h"
+#include "threads.h"
 
 /* ---- the module's state ---------------------------------------------------------------------- */
 
@@ -53,14 +54,14 @@ typedef struct core_state {
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
     PyObject *names[NAME_COUNT];
-    PyObject *forward_ad;        /* torch.autograd.forward_ad; NULL: no tensor was asked yet */
-    PyObject *increment_version; /* torch.autograd.graph's; NULL: none was written yet */
+    PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
+    PyObject *increment_version; /* torch.autograd.graph's, made once */
     PyThread_type_lock lock;     /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
-    int numpy_layout;    /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
-    int storage_address; /* word of torch's storages: 0 not looked for, -1 none */
-    int storage_bytes;
-    bool sync; /* AICF_DEBUG=sync */
+    int numpy_layout;  /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
+    int storage_words; /* which words of torch's storages alias.c reads: 0 not looked for, -1 none
+                        */
+    bool sync;         /* AICF_DEBUG=sync */
 } core_state;
 
 /* Of aicf_rt._core as it is imported now; NULL with an exception set. A new reference to the module
@@ -83,15 +84,28 @@ typedef enum framework {
    type lives, and is not freed while the state lives: whoever holds an object of the type may use
    it. It holds its type weakly, and serves another type when that one is gone. */
 struct source {
-    PyTypeObject *type;                      /* NULL: gone */
+    PyTypeObject *type;                      /* NULL: gone; read by source_is */
     int (*read)(void *object, void *tensor); /* runs no Python; NULL: ask the protocols */
     const dl_exchange *exchange;             /* NULL: none, or not to be trusted */
     uint8_t framework;
     uint8_t refused; /* aicf_check: no tensor of the type is taken */
     bool linked;     /* into its bucket */
+    int references;  /* the table's, and one of what `weak` calls */
     source *next;
     PyObject *weak;
 };
+
+/* Whether the record is of that type now. One that is, of an object that the caller holds, stays.
+ */
+static inline bool
+source_is(const source *s, const PyTypeObject *type)
+{
+#ifdef Py_GIL_DISABLED
+    return __atomic_load_n(&s->type, __ATOMIC_ACQUIRE) == type;
+#else
+    return s->type == type;
+#endif
+}
 
 /* NULL with an exception set. May run Python. */
 const source *source_find(core_state *core, PyObject *object);
@@ -115,7 +129,7 @@ struct aicf_handle {
     char *images;           /* [variants]: a call before prepare, op->call_size bytes each; NULL:
                                a call of the op is never of one tensor a parameter alone */
     size_t tensors;         /* where they lie in a frame's room */
-    PyObject *result;       /* the NamedTuple of several outs, made at its first use */
+    PyObject *result;       /* the NamedTuple of several outs, made once */
     size_t room;            /* bytes of a frame's arrays where there are no lists */
     uint64_t warm;          /* kernels that were launched before, by kernel and variant */
     int16_t free_type;      /* which part of a suffix `dtype=` says, -1: none */

@@ -76,7 +76,7 @@ take_legacy(PyObject *capsule, aicf_tensor *t)
 }
 
 static answer
-take_capsule(const frame *f, int i, PyObject *capsule)
+take_alone(const frame *f, int i, PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, DL_CAPSULE)) {
         return take_versioned(f, i, capsule);
@@ -98,6 +98,17 @@ take_capsule(const frame *f, int i, PyObject *capsule)
         Py_DECREF(type);
     }
     return ANSWER_REFUSED;
+}
+
+/* A producer may give several threads one capsule: the first that comes takes it. */
+static answer
+take_capsule(const frame *f, int i, PyObject *capsule)
+{
+    answer result;
+    OBJECT_LOCK(capsule);
+    result = take_alone(f, i, capsule);
+    OBJECT_UNLOCK();
+    return result;
 }
 
 /* ---- what an exception means ----------------------------------------------------------------- */

@@ -159,8 +159,8 @@ static PyObject *
 result_type(aicf_handle *handle)
 {
     const aicf_op *op = handle->op;
-    if (handle->result) {
-        return handle->result;
+    if (once_known(&handle->result)) {
+        return once_known(&handle->result);
     }
     PyObject *names = PyList_New(0);
     PyObject *collections = names ? PyImport_ImportModule("collections") : NULL;
@@ -172,12 +172,7 @@ result_type(aicf_handle *handle)
         filled ? PyObject_CallMethod(collections, "namedtuple", "sO", op->name, names) : NULL;
     Py_XDECREF(names);
     Py_XDECREF(collections);
-    if (handle->result) { /* another thread was faster */
-        Py_XDECREF(type);
-    } else {
-        handle->result = type;
-    }
-    return handle->result;
+    return once_settle(&handle->result, type);
 }
 
 static PyObject *

@@ -222,7 +222,7 @@ source_of(frame *f, int i)
 {
     const source **seen = &f->handle->sources[frame_param(f, i)];
     const source *s = __atomic_load_n(seen, __ATOMIC_ACQUIRE);
-    if (!s || s->type != Py_TYPE(f->objects[i])) {
+    if (!s || !source_is(s, Py_TYPE(f->objects[i]))) {
         s = source_find(f->core, f->objects[i]);
         if (s) {
             __atomic_store_n(seen, s, __ATOMIC_RELEASE);
@@ -369,7 +369,7 @@ read_simple(frame *f, int i)
     PyObject *object = f->objects[i];
     aicf_tensor *t = &f->t[i];
     const source *s = __atomic_load_n(&f->handle->sources[frame_param(f, i)], __ATOMIC_ACQUIRE);
-    if (!s || s->type != Py_TYPE(object) || !tensor_borrow(s, object, t)) {
+    if (!s || !source_is(s, Py_TYPE(object)) || !tensor_borrow(s, object, t)) {
         return false;
     }
     aicf_tensor_settle(t);

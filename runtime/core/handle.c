@@ -210,10 +210,9 @@ module_getattr(PyObject *module, PyObject *name)
         return NULL;
     }
     PyObject *row = capability(state->handle->op);
-    if (row && PyObject_SetAttr(module, name, row) < 0) {
-        Py_CLEAR(row);
-    }
-    return row;
+    PyObject *stands = row ? dict_settle(PyModule_GetDict(module), name, row) : NULL;
+    Py_XDECREF(row);
+    return stands;
 }
 
 static PyMethodDef getattr_method = {"__getattr__", module_getattr, METH_O, NULL};

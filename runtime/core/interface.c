@@ -281,10 +281,11 @@ entries_copy(const frame *f, PyObject *dict)
     PyObject *copy = PyDict_New();
     for (size_t k = 0; copy && k < sizeof keys / sizeof *keys; k++) {
         PyObject *key = f->core->names[keys[k]];
-        PyObject *value = PyDict_GetItemWithError(dict, key);
+        PyObject *value = dict_item(dict, key);
         if (value ? PyDict_SetItem(copy, key, value) < 0 : PyErr_Occurred() != NULL) {
             Py_CLEAR(copy);
         }
+        Py_XDECREF(value);
     }
     return copy;
 }

@@ -43,10 +43,11 @@ number_of(PyObject *dtype)
 static int
 is_bfloat16(PyObject *dtype)
 {
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *class = class_of(PyDict_GetItemString(modules, "ml_dtypes"), "bfloat16");
+    PyObject *module = module_known("ml_dtypes");
+    PyObject *class = class_of(module, "bfloat16");
     PyObject *scalar = PyObject_GetAttrString(dtype, "type");
     int is = PyErr_Occurred() ? -1 : class && class == scalar;
+    Py_XDECREF(module);
     Py_XDECREF(class);
     Py_XDECREF(scalar);
     return is;

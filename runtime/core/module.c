@@ -205,13 +205,15 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+#ifdef Py_LIMITED_API
 enum { SLOT_INTERPRETERS = 3 };
+#endif
 
-/* By the interpreter that runs, not the one that was compiled for: the stable interface of 3.11 has
-   no names for the slots of later ones. */
+/* In the stable interface by the interpreter that runs, not the one that was compiled for: that of
+   3.11 has no names for the slots of later ones. */
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)module_exec},
-    {0, NULL},
+    AICF_MODULE_SLOTS,
     {0, NULL},
 };
 
@@ -244,8 +246,10 @@ core_import(PyObject **module)
 PyMODINIT_FUNC
 PyInit__core(void)
 {
+#ifdef Py_LIMITED_API
     if (Py_Version >= 0x030c0000) { /* one interpreter alone */
         slots[1] = (PyModuleDef_Slot){SLOT_INTERPRETERS, NULL};
     }
-    return PyModuleDef_Init(&definition);
+#endif
+    return aicf_module_init(&definition);
 }

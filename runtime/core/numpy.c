@@ -79,13 +79,15 @@ sample(PyObject *numpy)
 bool
 numpy_proved(core_state *core, PyObject *numpy)
 {
-    if (core->numpy_layout == 0) {
+    int layout = __atomic_load_n(&core->numpy_layout, __ATOMIC_RELAXED);
+    if (layout == 0) {
         PyObject *array = sample(numpy);
-        core->numpy_layout = array && layout_holds(array) ? 1 : -1;
+        layout = array && layout_holds(array) ? 1 : -1;
+        __atomic_store_n(&core->numpy_layout, layout, __ATOMIC_RELAXED);
         Py_XDECREF(array);
         PyErr_Clear();
     }
-    return core->numpy_layout > 0;
+    return layout > 0;
 }
 
 /* In elements, in the tensor itself. */

@@ -135,10 +135,10 @@ portrait(PyObject *object, PyObject *(*part)(const block *))
 PyObject *
 bound_repr(PyObject *object)
 {
-    if (!((bound *)object)->block) {
-        return PyUnicode_FromString("<aicf_rt.Call, cleared>");
-    }
-    return portrait(object, block_repr);
+    block *b = bound_hold((bound *)object);
+    PyObject *text = b ? block_repr(b) : PyUnicode_FromString("<aicf_rt.Call, cleared>");
+    block_drop(b);
+    return text;
 }
 
 #define PORTRAIT(attribute, part)                               \

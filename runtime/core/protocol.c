@@ -173,8 +173,9 @@ has_note(PyObject *value, PyObject *note)
 {
     PyObject *notes = PyObject_GetAttrString(value, "__notes__");
     Py_ssize_t count = notes && PyList_Check(notes) ? PyList_Size(notes) : 0;
-    PyObject *last = count ? PyList_GetItem(notes, count - 1) : NULL;
+    PyObject *last = count ? list_item(notes, count - 1) : NULL;
     bool has = last && PyUnicode_Check(last) && PyUnicode_Compare(last, note) == 0;
+    Py_XDECREF(last);
     Py_XDECREF(notes);
     return has;
 }

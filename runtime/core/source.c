@@ -51,9 +51,9 @@ exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
 bool
 type_is(PyTypeObject *type, const char *module_name, const char *class_name)
 {
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *module = PyDict_GetItemString(modules, module_name);
+    PyObject *module = module_known(module_name);
     PyObject *class = module ? PyObject_GetAttrString(module, class_name) : NULL;
+    Py_XDECREF(module);
     if (!class) {
         PyErr_Clear();
         return false;
@@ -107,20 +107,28 @@ is_masked(PyTypeObject *type)
     return type_is(type, "numpy.ma", "MaskedArray");
 }
 
+/* Whether objects of exactly numpy.ndarray, if that is the type, may be read as a structure. */
+static bool
+is_plain_array(core_state *core, PyTypeObject *type)
+{
+    PyObject *numpy = module_known("numpy");
+    PyObject *exact = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
+    PyErr_Clear();
+    bool plain = exact == (PyObject *)type && numpy_proved(core, numpy);
+    Py_XDECREF(exact);
+    Py_XDECREF(numpy);
+    return plain;
+}
+
 static void
 choose_reader(core_state *core, source *s)
 {
-    PyObject *numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
     if (s->framework == FRAMEWORK_OWN) {
         s->read = tensor_read;
     } else if (s->exchange) {
         s->read = s->exchange->borrow;
     } else if (s->framework == FRAMEWORK_NUMPY) {
-        PyObject *exact = PyObject_GetAttrString(numpy, "ndarray");
-        bool same = exact == (PyObject *)s->type;
-        Py_XDECREF(exact);
-        PyErr_Clear();
-        s->read = same && numpy_proved(core, numpy) ? numpy_read : NULL;
+        s->read = is_plain_array(core, s->type) ? numpy_read : NULL;
     }
 }
 
@@ -145,23 +153,50 @@ source_learn(core_state *core, source *s, PyTypeObject *type)
 
 /* ---- the end of a type ----------------------------------------------------------------------- */
 
-/* Called when the type dies: its address may come back as another type. */
+static void
+source_drop(source *s)
+{
+    if (__atomic_sub_fetch(&s->references, 1, __ATOMIC_ACQ_REL) == 0) {
+        free(s);
+    }
+}
+
+static void
+capsule_drop(PyObject *capsule)
+{
+    source_drop(PyCapsule_GetPointer(capsule, "source"));
+}
+
+/* Called when the type dies: its address may come back as another type, but not before this is
+   over. A record that serves another one by now stays. */
 static PyObject *
 source_forget(PyObject *capsule, PyObject *weak)
 {
     source *s = PyCapsule_GetPointer(capsule, "source");
-    if (s && s->weak == weak) { /* else the record serves another type by now */
-        __atomic_store_n(&s->type, NULL, __ATOMIC_RELEASE);
-    }
+    PyTypeObject *gone = PyCapsule_GetContext(capsule);
+    (void)weak;
+    __atomic_compare_exchange_n(&s->type, &gone, NULL, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef forget_method = {"forget", source_forget, METH_O, NULL};
 
+/* Keeps the record for as long as it may be called. */
+static PyObject *
+capsule_of(source *s, PyTypeObject *type)
+{
+    PyObject *capsule = PyCapsule_New(s, "source", capsule_drop);
+    if (capsule) {
+        __atomic_add_fetch(&s->references, 1, __ATOMIC_RELAXED);
+        (void)PyCapsule_SetContext(capsule, type);
+    }
+    return capsule;
+}
+
 static PyObject *
 weak_reference(source *s, PyTypeObject *type)
 {
-    PyObject *capsule = PyCapsule_New(s, "source", NULL);
+    PyObject *capsule = capsule_of(s, type);
     PyObject *forget = capsule ? PyCFunction_NewEx(&forget_method, capsule, NULL) : NULL;
     PyObject *weak = forget ? PyWeakref_NewRef((PyObject *)type, forget) : NULL;
     Py_XDECREF(capsule);
@@ -184,7 +219,7 @@ static source *
 bucket_find(source **bucket, const PyTypeObject *type)
 {
     for (source *s = __atomic_load_n(bucket, __ATOMIC_ACQUIRE); s; s = s->next) {
-        if (__atomic_load_n(&s->type, __ATOMIC_ACQUIRE) == type) {
+        if (source_is(s, type)) {
             return s;
         }
     }
@@ -204,12 +239,18 @@ source_claim(core_state *core, source **bucket, PyObject **old)
     PyThread_acquire_lock(core->lock, WAIT_LOCK);
     source *s = bucket_find(bucket, NULL);
     if (s) {
-        s->type = CLAIMED;
+        __atomic_store_n(&s->type, CLAIMED, __ATOMIC_RELAXED);
         *old = s->weak;
         s->weak = NULL;
     }
     PyThread_release_lock(core->lock);
-    return s ? s : calloc(1, sizeof *s);
+    if (!s) {
+        s = calloc(1, sizeof *s);
+    }
+    if (s && !s->linked) {
+        s->references = 1;
+    }
+    return s;
 }
 
 /* Publishes a claimed record, or gives it back where another thread, or the questions themselves,
@@ -279,7 +320,7 @@ sources_finish(core_state *core)
             source *s = core->sources[i];
             core->sources[i] = s->next;
             Py_XDECREF(s->weak);
-            free(s);
+            source_drop(s);
         }
     }
 }

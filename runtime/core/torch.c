@@ -49,12 +49,11 @@ grad_enabled(void)
 bool
 torch_ask_forward(core_state *core)
 {
-    if (!core->forward_ad) {
-        core->forward_ad = PyImport_ImportModule("torch.autograd.forward_ad");
+    PyObject *module = once_known(&core->forward_ad);
+    if (!module) {
+        module = once_settle(&core->forward_ad, PyImport_ImportModule("torch.autograd.forward_ad"));
     }
-    PyObject *level = core->forward_ad
-                          ? PyObject_GetAttr(core->forward_ad, core->names[NAME__current_level])
-                          : NULL;
+    PyObject *level = module ? PyObject_GetAttr(module, core->names[NAME__current_level]) : NULL;
     bool on = level && PyLong_Check(level) && PyLong_AsLong(level) >= 0;
     Py_XDECREF(level);
     PyErr_Clear(); /* a torch without it has no such mode */
@@ -64,7 +63,8 @@ torch_ask_forward(core_state *core)
 static int
 has_tangent(const core_state *core, PyObject *object)
 {
-    PyObject *dual = PyObject_CallMethod(core->forward_ad, "unpack_dual", "O", object);
+    PyObject *module = once_known(&core->forward_ad);
+    PyObject *dual = PyObject_CallMethod(module, "unpack_dual", "O", object);
     PyObject *tangent = dual ? PyObject_GetAttrString(dual, "tangent") : NULL;
     int has = tangent ? tangent != Py_None : -1;
     Py_XDECREF(dual);
@@ -91,14 +91,14 @@ torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8
 int
 torch_written(core_state *core, PyObject *object)
 {
-    if (!core->increment_version) {
+    PyObject *increment = once_known(&core->increment_version);
+    if (!increment) {
         PyObject *graph = PyImport_ImportModule("torch.autograd.graph");
-        core->increment_version = graph ? PyObject_GetAttrString(graph, "increment_version") : NULL;
+        increment = graph ? PyObject_GetAttrString(graph, "increment_version") : NULL;
+        increment = once_settle(&core->increment_version, increment);
         Py_XDECREF(graph);
     }
-    PyObject *done = core->increment_version
-                         ? PyObject_CallFunctionObjArgs(core->increment_version, object, NULL)
-                         : NULL;
+    PyObject *done = increment ? PyObject_CallFunctionObjArgs(increment, object, NULL) : NULL;
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
