@@ -5,9 +5,11 @@
 
 #include <aicf/tensor.h>
 
-#define AICF_BACKEND_VERSION 1
+#define AICF_BACKEND_VERSION 2
 
 typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
+
+struct aicf_call; /* aicf/call.h */
 
 /* Functions that may be NULL say so; then the backend has no such notion. `status.backend` is
    filled in by the caller. None of them leaves an error behind that it did not report, nor takes
@@ -36,6 +38,12 @@ typedef struct aicf_backend {
     void (*error_text)(int32_t native, char *text, size_t size);
     /* The device that memory of unknown origin is on. NULL: nobody knows. */
     aicf_status (*locate)(const void *memory, aicf_device *device);
+    /* Enters the call's device, launches, leaves: what these three do, where one function does it
+       faster. Requires call->launch. NULL: they are called one after the other. */
+    aicf_status (*launch)(const struct aicf_call *call);
+    /* While it is on, nothing happens on this thread but launches by `launch`, one after the other:
+       what one has found out holds for the next. NULL: nothing is kept. */
+    void (*series)(bool on);
 } aicf_backend;
 
 #endif

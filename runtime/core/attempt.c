@@ -1,8 +1,16 @@
 /* The typed call that is made most: tensors alone, one a parameter, of types that are known and can
    be borrowed. Nothing is held and no Python runs from the first look to the launch. */
-#include "core.h"
+#include "storage.h"
 
 #include <string.h>
+
+/* What the tensors of a call have in common. */
+typedef struct reading {
+    const source *first; /* whose the first tensor is; NULL: there is none */
+    bool mixed;          /* types other than that */
+    bool torch;          /* torch has to be asked for the negative bit where there is one element */
+    bool own;            /* some are ours */
+} reading;
 
 /* The record of the object's type, NULL where none was learned yet. */
 static inline const source *
@@ -19,11 +27,10 @@ source_seen(aicf_handle *handle, int param, PyObject *object)
     return s;
 }
 
-/* Sets whether torch has to be asked for the negative bit where there is one element. */
 static inline bool
-read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, bool *torch)
+read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, reading *r)
 {
-    *torch = false;
+    *r = (reading){NULL, false, false, false};
     for (int i = 0; i < count; i++) {
         if (args[i] == Py_None) {
             t[i] = (aicf_tensor){.absent = true, .dense = true};
@@ -33,7 +40,10 @@ read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, 
         if (!tensor_borrow(s, args[i], &t[i])) {
             return false;
         }
-        *torch |= s->framework == FRAMEWORK_TORCH;
+        r->first = r->first ? r->first : s;
+        r->mixed |= s != r->first;
+        r->torch |= s->framework == FRAMEWORK_TORCH;
+        r->own |= s->framework == FRAMEWORK_OWN;
     }
     return true;
 }
@@ -57,11 +67,64 @@ settle_all(const aicf_op *op, aicf_tensor *t)
     return true;
 }
 
-/* Whose framework says which stream is current: on a device, the first tensor's that has any. */
-static inline const source *
-lead_of(const aicf_call *call, const aicf_tensor *t)
+/* Tensors of ours may have a stream of their own, behind which the launch has to be. */
+static bool
+is_behind_none(PyObject *const *args, int count, aicf_stream stream)
 {
-    return backend_of_call(call)->host ? NULL : stream_lead(t, call->count);
+    for (int i = 0; i < count; i++) {
+        if (args[i] != Py_None && storage_of(args[i])->stream != stream) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The stream of a call on a device whose tensors are all of one type, where it is known without
+   Python and without waiting. */
+static inline bool
+find_stream(const reading *r, PyObject *const *args, aicf_call *call)
+{
+    if (!r->own) {
+        return stream_at_once(r->first, call->device, &call->stream);
+    }
+    call->stream = STREAM_DEFAULT;
+    return is_behind_none(args, call->op->params, STREAM_DEFAULT);
+}
+
+/* False: one stream has to wait for another. */
+static bool
+launch_on_device(
+    aicf_handle *handle, const reading *r, PyObject *const *args, aicf_call *call,
+    const aicf_tensor *t, aicf_status *status)
+{
+    const source *lead = stream_lead(t, call->count);
+    if (streams_differ(t, call->count, lead) ||
+        (r->own && (r->mixed || !find_stream(r, args, call)))) {
+        return false;
+    }
+    *status = launch(handle, call, lead);
+    return true;
+}
+
+/* The same. */
+static inline bool
+launch_read(
+    aicf_handle *handle, const reading *r, PyObject *const *args, aicf_call *call,
+    const aicf_tensor *t, aicf_status *status)
+{
+    const aicf_backend *backend = backend_of_call(call);
+    if (launch_is_brief(handle, call)) {
+        *status = call->launch(call);
+    } else if (backend->host) {
+        *status = launch(handle, call, NULL);
+    } else if (
+        r->first && !r->mixed && launch_is_swift(handle, call, backend) &&
+        find_stream(r, args, call)) {
+        *status = launch_swiftly(backend->launch, call);
+    } else {
+        return launch_on_device(handle, r, args, call, t, status);
+    }
+    return true;
 }
 
 PyObject *
@@ -72,29 +135,22 @@ attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
     aicf_call *call = (aicf_call *)room;
     aicf_tensor *t = (aicf_tensor *)(void *)(room + handle->tensors);
     aicf_status status = aicf_ok();
-    bool torch;
+    reading r;
 
-    if (!read_all(handle, args, op->params, t, &torch)) {
+    if (!read_all(handle, args, op->params, t, &r)) {
         return NULL;
     }
     const void *begun = handle->images + (size_t)variant * op->call_size;
-    if (!op->plain || !op->plain(t, call, begun) || (torch && t->numel == 1)) {
+    if (!op->plain || !op->plain(t, call, begun) || (r.torch && t->numel == 1)) {
         if (!settle_all(op, t)) {
             return NULL;
         }
         memcpy(call, begun, op->call_size);
         status = op->prepare(t, call);
     }
-    if (status.kind == AICF_OK && call->launch) {
-        if (launch_is_brief(handle, call)) {
-            status = call->launch(call);
-        } else {
-            const source *lead = lead_of(call, t);
-            if (lead && streams_differ(t, call->count, lead)) {
-                return NULL; /* one stream has to wait for another */
-            }
-            status = launch(handle, call, lead);
-        }
+    if (status.kind == AICF_OK && call->launch &&
+        !launch_read(handle, &r, args, call, t, &status)) {
+        return NULL;
     }
     return status.kind == AICF_OK            ? Py_NewRef(Py_True)
            : status.kind == AICF_UNSUPPORTED ? Py_NewRef(Py_False)

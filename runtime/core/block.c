@@ -246,6 +246,21 @@ brief_of(const block *b)
                                                  : NULL;
 }
 
+/* Where others may launch the same block at any time, its call cannot be given a stream. */
+static aicf_launch_fn *
+swift_of(const block *b)
+{
+#ifdef Py_GIL_DISABLED
+    (void)b;
+    return NULL;
+#else
+    const aicf_call *call = b->call;
+    const aicf_backend *backend = call->launch ? backend_of_call(call) : NULL;
+    bool alone = backend && !backend->host && !b->asks && !b->joins && !call->workspace_size;
+    return alone && !b->handle->core->sync ? backend->launch : NULL;
+#endif
+}
+
 int
 block_prepare(block *b, frame *f)
 {
@@ -275,6 +290,7 @@ block_prepare(block *b, frame *f)
         return -1;
     }
     b->brief = brief_of(b);
+    b->swift = swift_of(b);
     return 0;
 }
 

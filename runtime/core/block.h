@@ -19,7 +19,8 @@ typedef struct kept {
 /* What a launch reads stands first. In one piece of memory with its calls and `words`. */
 typedef struct block {
     int64_t references;
-    aicf_launch_fn *brief; /* launches `call` as it is; NULL: block_launch knows how */
+    aicf_launch_fn *brief; /* launches `call` as it is; NULL: `swift`, or block_launch knows how */
+    aicf_launch_fn *swift; /* launches it once its stream is set and its kernel is warm, or NULL */
     aicf_call *call;       /* prepared */
     const watched *words;  /* of the tensors that may move */
     int watches;           /* how many words there are */
@@ -85,6 +86,22 @@ block_stays(const block *b)
         stays &= watched_stays(&b->words[i]);
     }
     return stays;
+}
+
+/* Whether `swift` may be called as soon as the call has its stream. */
+static inline bool
+block_is_swift(const block *b)
+{
+    return b->swift && block_stays(b) &&
+           __atomic_load_n(&b->handle->warm, __ATOMIC_RELAXED) & launch_bit(b->handle, b->call);
+}
+
+/* The stream of a launch that the caller did not name; false: Python has to be asked. */
+static inline bool
+block_find_stream(const block *b, aicf_stream *stream)
+{
+    *stream = STREAM_DEFAULT;
+    return !b->lead || stream_at_once(b->lead, b->call->device, stream);
 }
 
 #endif

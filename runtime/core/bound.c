@@ -51,7 +51,19 @@ launch_slow(bound *self)
     return done;
 }
 
-/* Nothing takes the block away while a brief launch runs: the GIL is held, and no Python runs. */
+#ifndef Py_GIL_DISABLED
+static __attribute__((noinline)) int
+launch_failed(block *b, aicf_status status)
+{
+    count_up(&b->references);
+    raise_status(b->handle, b->call, NULL, status);
+    block_drop(b);
+    return -1;
+}
+#endif
+
+/* Nothing takes the block away, or launches it meanwhile, while a launch runs that is soon over:
+   the GIL is held, and no Python runs. */
 static inline int
 bound_launch(bound *self)
 {
@@ -59,13 +71,12 @@ bound_launch(bound *self)
     block *b = self->block;
     if (b && b->brief && block_stays(b)) {
         aicf_status status = b->brief(b->call);
-        if (status.kind == AICF_OK) {
-            return 0;
-        }
-        count_up(&b->references);
-        raise_status(b->handle, b->call, NULL, status);
-        block_drop(b);
-        return -1;
+        return status.kind == AICF_OK ? 0 : launch_failed(b, status);
+    }
+    if (b && block_is_swift(b) &&
+        (b->call->stream_given || block_find_stream(b, &b->call->stream))) {
+        aicf_status status = launch_swiftly(b->swift, b->call);
+        return status.kind == AICF_OK ? 0 : launch_failed(b, status);
     }
 #endif
     return launch_slow(self);

@@ -358,6 +358,9 @@ PyObject *allocate_finish(const source *like, PyObject *object);
 
 /* ---- the launch (launch.c) ------------------------------------------------------------------- */
 
+/* The legacy default stream, as producers know it. */
+#define STREAM_DEFAULT ((aicf_stream)(uintptr_t)1)
+
 /* Launches a call that is nobody else's: its stream and workspace are set. `lead`: whose framework
    says which stream is current and gives the workspace, NULL: nobody's. */
 aicf_status launch(aicf_handle *handle, aicf_call *call, const source *lead);
@@ -384,7 +387,50 @@ launch_is_brief(const aicf_handle *handle, const aicf_call *call)
            backend->host && !backend->enter && !call->workspace_size && !handle->core->sync;
 }
 
+/* A bit for each kernel and dtype, of handle->warm. */
+static inline uint64_t
+launch_bit(const aicf_handle *handle, const aicf_call *call)
+{
+    return UINT64_C(1) << ((call->kernel * handle->op->variants + call->variant) % 64);
+}
+
+/* Whether a prepared call on a device lacks but its stream: then backend->launch does all of it,
+   and does not take long. A kernel's first launch may. */
+static inline bool
+launch_is_swift(const aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
+{
+    return backend->launch && !call->workspace_size && !handle->core->sync &&
+           __atomic_load_n(&handle->warm, __ATOMIC_RELAXED) & launch_bit(handle, call);
+}
+
+/* By that function, answering as aicf_call_launch does. */
+static inline aicf_status
+launch_swiftly(aicf_launch_fn *function, const aicf_call *call)
+{
+    aicf_status status = function(call);
+    if (status.kind == AICF_BACKEND_ERROR) {
+        status.backend = call->op->kernels[call->kernel].backend;
+    }
+    return status;
+}
+
 const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
+
+/* The current stream of the framework, where that is asked without Python; false: it is not. */
+static inline bool
+stream_at_once(const source *lead, aicf_device device, aicf_stream *stream)
+{
+    void *found = NULL;
+    if (!lead->exchange || !lead->exchange->stream) {
+        return false;
+    }
+    if (lead->exchange->stream(device.type, device.index, &found) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    *stream = found ? found : STREAM_DEFAULT;
+    return true;
+}
 
 /* stream.c: the first tensor whose framework has streams, NULL: none. */
 const source *stream_lead(const aicf_tensor *t, int count);
@@ -453,8 +499,5 @@ PyObject *tensor_new(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
     const int64_t *sizes, const int64_t *strides);
 int tensor_read(void *object, void *tensor);
-
-/* The legacy default stream, as producers know it. */
-#define STREAM_DEFAULT ((aicf_stream)(uintptr_t)1)
 
 #endif

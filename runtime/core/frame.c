@@ -1,5 +1,5 @@
 /* The frame of one call: room, reading, release. */
-#include "core.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -231,6 +231,16 @@ source_of(frame *f, int i)
     return s;
 }
 
+/* The launch has to be behind the stream that a tensor of ours is used on. */
+static void
+order_own(frame *f, int i)
+{
+    const storage *s = storage_of(f->objects[i]);
+    if (!s->backend->host) {
+        frame_behind(f, s->t.device, s->stream);
+    }
+}
+
 /* Whether the object can be borrowed, and what may be asked of it before that. */
 static int
 read_prepare(frame *f, int i, bool refuse_gradients, bool *slow)
@@ -258,6 +268,9 @@ read_prepare(frame *f, int i, bool refuse_gradients, bool *slow)
         t->source = s;
         f->seen[i] = SEEN_ASKED | SEEN_SLOW;
         return 0;
+    }
+    if (s->framework == FRAMEWORK_OWN) {
+        order_own(f, i);
     }
     f->seen[i] = s->read ? SEEN_FAST : 0;
     *slow |= !s->read;
@@ -373,7 +386,9 @@ read_simple(frame *f, int i)
         return false;
     }
     aicf_tensor_settle(t);
-    return s->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t);
+    return s->framework == FRAMEWORK_OWN     ? storage_of(object)->backend->host
+           : s->framework == FRAMEWORK_TORCH ? !torch_may_be_negative(t)
+                                             : true;
 }
 
 /* The common case in one pass: all types are those of the call before, everything can be borrowed,

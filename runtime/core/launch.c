@@ -22,7 +22,7 @@ backend_of_device(const aicf_op *op, int32_t type)
 static bool
 is_first(aicf_handle *handle, const aicf_call *call)
 {
-    uint64_t bit = UINT64_C(1) << ((call->kernel * handle->op->variants + call->variant) % 64);
+    uint64_t bit = launch_bit(handle, call);
     return !(__atomic_load_n(&handle->warm, __ATOMIC_RELAXED) & bit) &&
            !(__atomic_fetch_or(&handle->warm, bit, __ATOMIC_RELAXED) & bit);
 }

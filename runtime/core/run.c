@@ -107,29 +107,108 @@ tell_item(Py_ssize_t item, Py_ssize_t count)
     PyErr_Restore(type, value, trace);
 }
 
+/* Launches on one backend that follow each other, while no Python runs: what its `series` keeps,
+   and the stream, are found out once. */
+typedef struct series {
+    const aicf_backend *backend; /* NULL: none is on */
+    const source *lead;
+    aicf_device device;
+    aicf_stream stream; /* NULL: not known */
+} series;
+
+static void
+series_end(series *s)
+{
+    if (s->backend && s->backend->series) {
+        s->backend->series(false);
+    }
+    *s = (series){NULL, NULL, {0, 0}, NULL};
+}
+
+static void
+series_enter(series *s, const aicf_backend *backend)
+{
+    if (s->backend != backend) {
+        series_end(s);
+        s->backend = backend;
+        if (backend->series) {
+            backend->series(true);
+        }
+    }
+}
+
+/* False: Python has to be asked. */
+static inline bool
+series_stream(series *s, const block *b)
+{
+    aicf_call *call = b->call;
+    if (call->stream_given) {
+        return true;
+    }
+    if (!s->stream || s->lead != b->lead || !aicf_device_same(s->device, call->device)) {
+        s->lead = b->lead;
+        s->device = call->device;
+        if (!block_find_stream(b, &s->stream)) {
+            s->stream = NULL;
+            return false;
+        }
+    }
+    call->stream = s->stream;
+    return true;
+}
+
+static int
+launch_next(series *s, block *b)
+{
+    if (!block_is_swift(b)) {
+        series_end(s);
+        return launch_held(b);
+    }
+    series_enter(s, backend_of_call(b->call));
+    if (!series_stream(s, b)) {
+        series_end(s);
+        return launch_held(b);
+    }
+    aicf_status status = launch_swiftly(b->swift, b->call);
+    if (status.kind == AICF_OK) {
+        return 0;
+    }
+    series_end(s);
+    raise_status(b->handle, b->call, NULL, status);
+    return -1;
+}
+
 /* Between two launches: other threads get their turn, and Ctrl-C its exception, after a launch that
    may have been long at once. */
 static int
-take_turn(const batch *all, Py_ssize_t next)
+take_turn(const batch *all, series *s, Py_ssize_t next)
 {
     bool turn = next % TURN == 0;
+    if (!turn && (s->backend || all->blocks[next - 1]->brief)) {
+        return 0;
+    }
+    series_end(s);
     if (turn) {
         Py_BEGIN_ALLOW_THREADS;
         Py_END_ALLOW_THREADS;
     }
-    return turn || !all->blocks[next - 1]->brief ? PyErr_CheckSignals() : 0;
+    return PyErr_CheckSignals();
 }
 
 static int
 batch_launch(const batch *all)
 {
-    for (Py_ssize_t i = 0; i < all->count; i++) {
-        if ((i && take_turn(all, i) < 0) || launch_held(all->blocks[i]) < 0) {
+    series s = {NULL, NULL, {0, 0}, NULL};
+    int done = 0;
+    for (Py_ssize_t i = 0; i < all->count && done == 0; i++) {
+        if ((i && take_turn(all, &s, i) < 0) || launch_next(&s, all->blocks[i]) < 0) {
+            series_end(&s);
             tell_item(i, all->count);
-            return -1;
+            done = -1;
         }
     }
-    return 0;
+    series_end(&s);
+    return done;
 }
 
 PyObject *

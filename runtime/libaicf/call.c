@@ -44,6 +44,9 @@ static aicf_status
 launch_on(const aicf_backend *backend, const aicf_call *call)
 {
     int32_t previous;
+    if (backend->launch) {
+        return backend->launch(call);
+    }
     if (!backend->enter) {
         return call->launch(call);
     }

@@ -120,3 +120,67 @@ def test_a_workspace_is_the_streams(over: Over, ops: list[str]) -> None:
         tell(seen)
     """)
     assert told > 0 or not {"sum", "bias_add_bwd"} & set(ops)
+
+
+@pytest.mark.promise("S4", "DESIGN-5-launch")
+def test_tensors_of_ours(over: Over, ops: list[str]) -> None:
+    """They are borrowed as they are, without a call of Python or CUDA, and the launch waits for
+    their own stream where it is another; in every form."""
+    over(
+        code("""
+        def own(stream=1):
+            return aicf_rt.empty((64,), "f32", "cuda", stream=stream)
+
+        def events(call):
+            before = len(shim.lines())
+            call()
+            lines = shim.lines()[before:]
+            used = [x for x in lines if "stream" in x.words and x.name[:4] == "cuda"]
+            assert used[-1].name == "cudaLaunchKernel"
+            return [(x.name, x.stream) for x in used]
+
+        def waits(theirs, used):
+            first = [("cudaEventRecord", t) for t in theirs]
+            then = [("cudaStreamWaitEvent", used) for t in theirs]
+            return [x for pair in zip(first, then) for x in pair] + [("cudaLaunchKernel", used)]
+
+        a, b, out, other, third = own(), own(), own(), own(64), own(80)
+        for _ in range(3):
+            assert events(lambda: add.add_f32(a, b, out)) == waits([], 1)
+            assert events(lambda: add.add_f32(a, other, out)) == waits([64], 1)
+            assert events(lambda: add.add_f32(other, b, out)) == waits([64], 1)
+            assert events(lambda: add.add_f32(other, third, out)) == waits([64, 80], 1)
+            assert events(lambda: add.add_f32(a, b, out=out)) == waits([], 1)
+            assert events(lambda: add.add(other, b, out=out)) == waits([64], 1)
+            assert events(lambda: add.add_f32(other, other, other, stream=64)) == waits([], 64)
+            assert events(lambda: add.add_f32(other, b, out, stream=64)) == waits([1], 64)
+            assert events(lambda: add.add_f32(fake(64), other, out)) == waits([64], 1)
+            assert events(lambda: add.add_f32(other, fake(64), out, stream=64)) == waits([1], 64)
+        calls = [x.name for x in shim.lines()]
+        add.add_f32(a, b, out)
+        more = [x.name for x in shim.lines()][len(calls):]
+        assert more[-1] == "cudaLaunchKernel" and len(more) <= 4, more
+        """)
+    )
+
+
+@pytest.mark.promise("A4")
+def test_a_tensor_of_ours_on_another_device(over: Over, ops: list[str]) -> None:
+    """Read where it lies, whichever device is current."""
+    over(
+        code("""
+        def own(device):
+            return aicf_rt.empty((64,), "f32", f"cuda:{device}")
+
+        for current in (0, 1, 0):
+            shim.set_device(current)
+            for device in (0, 1, 1, 0):
+                before = len(shim.launches())
+                three = [own(device) for _ in range(3)]
+                assert add.add_f32(*three) is True
+                assert [x.device for x in shim.launches()[before:]] == [device]
+                assert shim.device() == current
+        assert add.add_f32(own(0), own(1), own(0)) is False
+        assert shim.failed() == []
+        """)
+    )

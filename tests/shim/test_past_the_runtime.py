@@ -335,3 +335,109 @@ def test_more_kernels_than_are_kept(over: Over, ops: list[str]) -> None:
     )
     assert told.get("driver", 0) in (0, *range(3000, 4097))
     assert told["runtime"] >= 1904
+
+
+@pytest.mark.promise("DESIGN-5-launch", "I3")
+def test_nothing_is_known_while_a_producer_runs(over: Over, ops: list[str]) -> None:
+    """Its Python may make the contexts others: what it then launches goes by none from before."""
+    over(
+        code("""
+        import ctypes
+
+        class Dim3(ctypes.Structure):
+            _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
+
+        word, size = ctypes.c_void_p, ctypes.c_size_t
+        register = shim._library.__getattr__("__cudaRegisterFunction")
+        register.argtypes = [word, word, word, ctypes.c_char_p, ctypes.c_int, *[word] * 5]
+        launch = shim._library.cudaLaunchKernel
+        launch.argtypes = [word, Dim3, Dim3, word, size, word]
+        name = b"theirs"
+        register(None, 0x5000_0000, None, name, 0, *[None] * 5)
+
+        class Busy(Fake):
+            def __dlpack__(self, **keywords):
+                shim._library.shim_renew()
+                assert launch(0x5000_0000, Dim3(1, 1, 1), Dim3(1, 1, 1), None, 0, None) == 0
+                return super().__dlpack__(**keywords)
+
+        fields = {"device_type": CUDA, "data": 1 << 40}
+        tensors = [Busy(64, **fields), fake(64), fake(64)]
+        for _ in range(6):
+            assert module("add").add_f32(*tensors) is True
+        assert shim.failed() == []
+        """)
+    )
+
+
+# ---- run -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("DESIGN-5-launch")
+def test_a_run_asks_once(over: Over, ops: list[str]) -> None:
+    """For the launches that follow each other; again for another device, and behind each turn that
+    other threads get."""
+    told = over(
+        code("""
+        def asked(items):
+            before = len(shim.lines())
+            assert aicf_rt.run(items) is None
+            lines = [x for x in shim.lines()[before:]]
+            assert sum(x.name == "cudaLaunchKernel" for x in lines) == len(items)
+            return sum(x.name == "cuCtxGetId" for x in lines)
+
+        bind = module("add").bind
+        one, two = (bind(*[fake(64, device=d) for _ in range(3)], stream=64) for d in (0, 1))
+        asked([one, two] * 2)
+        tell([asked([one] * n) for n in (1, 5, 64, 65, 200)] + [asked([one, two, two, one]) >= 4])
+        assert shim.device() == 0 and shim.failed() == []
+        """)
+    )
+    assert told in ([1, 1, 1, 2, 4, True], [0, 0, 0, 0, 0, False])
+
+
+@pytest.mark.promise("DESIGN-5-launch", "I3", "C3")
+def test_nothing_of_a_run_is_left(over: Over, ops: list[str]) -> None:
+    """Whether it worked or stopped: what comes next asks anew, also in other contexts."""
+    over(
+        code("""
+        bind = module("add").bind
+        calls = [bind(*[fake(64, device=d) for _ in range(3)], stream=64) for d in (0, 1)]
+        one, two = calls
+        for items in ([one] * 3, [one, two, one], [two] * 2, [one, two]):
+            for _ in range(3):
+                aicf_rt.run(items)
+            shim._library.shim_renew()
+            for call in calls:
+                call()
+            assert shim.device() == 0
+        for name in ("cuLaunchKernel", "cudaLaunchKernel"):
+            shim.fails(name, 719, 1)
+        try:
+            aicf_rt.run([one, one, two])
+        except aicf_rt.CudaError as e:
+            assert e.code == 719 and e.item == 0, e
+        else:
+            raise AssertionError("a launch that fails")
+        shim._library.shim_renew()
+        assert one() is None and two() is None and shim.device() == 0
+        assert shim.last_error() == 0
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "S1")
+def test_a_run_in_an_order_of_streams(over: Over, ops: list[str]) -> None:
+    """Each launch goes to its own stream, also where some say theirs and some ask a framework."""
+    over(
+        code("""
+        bind = module("add").bind
+        def on(**options):
+            return bind(*[fake(64) for _ in range(3)], **options)
+        calls = [on(stream=64), on(), on(stream=80), on(), on(stream=64)]
+        for _ in range(3):
+            before = len(shim.launches())
+            aicf_rt.run(calls * 30)
+            assert [x.stream for x in shim.launches()[before:]] == [64, 1, 80, 1, 64] * 30
+        """)
+    )

@@ -1,6 +1,7 @@
 /* CUDA as a backend, over the runtime that libaicf carries. Nothing here is called before the first
    launch, and nothing synchronises but `synchronize`. */
 #include <aicf/backend/cuda.h>
+#include <aicf/call.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +13,6 @@
 #include "driver.h"
 #include "error.h"
 #include "failure.h"
-
-enum { MAX_DEVICES = 64 };
 
 /* Compute capabilities, ten times and with one added: 0 is one that was not asked for yet. */
 static _Atomic int archs[MAX_DEVICES];
@@ -58,7 +57,7 @@ begin_call(void)
     cudaError_t before = begin();
     /* Without a driver or a device even asking what stands there answers so. */
     bool nothing = before == cudaErrorInsufficientDriver || before == cudaErrorNoDevice;
-    failure_begin(forked || nothing ? 0 : (int32_t)before);
+    failure_begin(&here, forked || nothing ? 0 : (int32_t)before);
     return before;
 }
 
@@ -82,16 +81,9 @@ enter_device(int32_t device, int32_t *previous)
     return forked ? cudaErrorInitializationError : device_enter(device, previous);
 }
 
-/* Where the device is current already nothing can fail, and nobody asks what stood there: a launch
-   that fails does. */
-static aicf_status
-enter(aicf_device device, int32_t *previous)
+static __attribute__((noinline)) aicf_status
+enter_by_runtime(aicf_device device, int32_t *previous)
 {
-    if (device_is_current(device.index)) {
-        failure_begin(0);
-        *previous = -1;
-        return aicf_ok();
-    }
     cudaError_t before = begin_call();
     aicf_status status = end(before, enter_device(device.index, previous));
     if (status.kind == AICF_OK) {
@@ -99,6 +91,57 @@ enter(aicf_device device, int32_t *previous)
         device_learn(device.index);
     }
     return status;
+}
+
+/* Where the device is current already nothing can fail, and nobody asks what stood there: a launch
+   that fails does. What comes next is the caller's: the context may be another by then. */
+static aicf_status
+enter(aicf_device device, int32_t *previous)
+{
+    const driver *d = driver_fast();
+    if (!d || !device_is_current(&here, d, device.index)) {
+        return enter_by_runtime(device, previous);
+    }
+    failure_begin(&here, 0);
+    here.context = 0;
+    *previous = -1;
+    return aicf_ok();
+}
+
+static __attribute__((noinline)) aicf_status
+launch_elsewhere(const aicf_call *call)
+{
+    int32_t previous;
+    aicf_status status = enter_by_runtime(call->device, &previous);
+    if (status.kind == AICF_OK) {
+        status = call->launch(call);
+        device_leave(previous);
+    }
+    return status;
+}
+
+/* One question and the launcher, where the device is current. */
+static aicf_status
+launch(const aicf_call *call)
+{
+    thread *t = &here;
+    const driver *d = driver_fast();
+    if (!d || !device_is_current(t, d, call->device.index)) {
+        return launch_elsewhere(call);
+    }
+    failure_begin(t, 0);
+    aicf_status status = call->launch(call);
+    if (!t->series || status.kind) {
+        t->context = 0;
+    }
+    return status;
+}
+
+static void
+series(bool on)
+{
+    here.series = on;
+    here.context = 0;
 }
 
 static const char *
@@ -267,4 +310,6 @@ const aicf_backend aicf_backend_cuda = {
     .synchronize = synchronize,
     .error_text = cuda_error_text,
     .locate = locate,
+    .launch = launch,
+    .series = series,
 };

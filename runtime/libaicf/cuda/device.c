@@ -10,14 +10,10 @@
 /* Previous devices that are none. */
 enum { STAYS = -1, POPS = -2 };
 
-enum { MAX_DEVICES = 64 };
-
 /* Devices seen with a context, and those that we hold the context of, as bits. */
 static _Atomic uint64_t started, held;
 
-/* The numbers of the contexts that devices were last entered in; 0: none yet. */
-static _Atomic uint64_t contexts[MAX_DEVICES];
-static _Thread_local uint64_t entered;
+_Atomic uint64_t device_contexts[MAX_DEVICES];
 
 static uint64_t
 bit_of(int device)
@@ -67,23 +63,6 @@ push(int current, int device)
     return false;
 }
 
-bool
-device_is_current(int32_t device)
-{
-    unsigned long long id = 0;
-    const driver *d = driver_fast();
-    bool is = d && bit_of(device) && d->id(NULL, &id) == CUDA_SUCCESS && id &&
-              atomic_load_explicit(&contexts[device], memory_order_relaxed) == id;
-    entered = is ? id : 0;
-    return is;
-}
-
-uint64_t
-device_context(void)
-{
-    return entered;
-}
-
 void
 device_learn(int32_t device)
 {
@@ -92,7 +71,7 @@ device_learn(int32_t device)
     const driver *d = driver_fast();
     if (d && bit_of(device) && d->get_device(&number, device) == CUDA_SUCCESS &&
         d->current(&now) == CUDA_SUCCESS && now == number && d->id(NULL, &id) == CUDA_SUCCESS) {
-        atomic_store_explicit(&contexts[device], id, memory_order_relaxed);
+        atomic_store_explicit(&device_contexts[device], id, memory_order_relaxed);
     }
 }
 
@@ -101,6 +80,7 @@ device_enter(int32_t device, int32_t *previous)
 {
     int current;
     *previous = STAYS;
+    here.context = 0;
     cudaError_t error = cudaGetDevice(&current);
     if (error != cudaSuccess || current == device) {
         return error;
@@ -120,7 +100,7 @@ device_leave(int32_t previous)
 {
     CUcontext context;
     const driver *d = previous == POPS ? driver_open() : NULL;
-    entered = 0;
+    here.context = 0;
     if (d) {
         d->pop(&context);
     } else if (previous >= 0) {

@@ -2,20 +2,38 @@
 #ifndef AICF_CUDA_DEVICE_H
 #define AICF_CUDA_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <cuda_runtime_api.h>
 
+#include "driver.h"
+#include "thread.h"
+
 #pragma GCC visibility push(hidden)
 
-/* True: the thread's context is of `device`, and nothing needs to be put back. False: that is not
-   known without the runtime. */
-bool device_is_current(int32_t device);
+enum { MAX_DEVICES = 64 };
+
+/* The numbers of the contexts that devices were last entered in; 0: none yet. */
+extern _Atomic uint64_t device_contexts[MAX_DEVICES];
+
+/* True: the context of the thread, which is `t`, is of `device`, and t->context has its number.
+   False: that is not known without the runtime. */
+static inline bool
+device_is_current(thread *t, const driver *d, int32_t device)
+{
+    unsigned long long id = t->context;
+    if ((uint32_t)device >= MAX_DEVICES || (!id && d->id(NULL, &id) != CUDA_SUCCESS)) {
+        return false;
+    }
+    bool is = id && atomic_load_explicit(&device_contexts[device], memory_order_relaxed) == id;
+    t->context = is ? id : 0;
+    return is;
+}
+
 /* `device` was entered: from now on device_is_current may know its context. */
 void device_learn(int32_t device);
-/* The number of the context that device_is_current found, until device_leave; else 0. */
-uint64_t device_context(void);
 
 /* Makes `device` current. *previous is for device_leave, also after a failure. */
 cudaError_t device_enter(int32_t device, int32_t *previous);

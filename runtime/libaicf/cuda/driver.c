@@ -46,7 +46,7 @@ find_all(driver *d)
 static void
 open_locked(void)
 {
-    static driver table;
+    static _Alignas(64) driver table;
     driver found;
     cudaError_t before = cudaPeekAtLastError();
     if (find_all(&found)) {

@@ -9,21 +9,22 @@
 
 #pragma GCC visibility push(hidden)
 
+/* What each launch asks stands first. */
 typedef struct driver {
+    /* Of the current context, where that is NULL. A number is never given twice. */
+    CUresult (*id)(CUcontext context, unsigned long long *id);
+    CUresult (*launch)(
+        CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
+        void **extra);
+    CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
+    CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
     CUresult (*get_device)(CUdevice *device, int ordinal);
     CUresult (*get_state)(CUdevice device, unsigned *flags, int *active);
     CUresult (*retain)(CUcontext *context, CUdevice device);
     CUresult (*release)(CUdevice device);
     CUresult (*push)(CUcontext context);
     CUresult (*pop)(CUcontext *context);
-    CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
-    /* Of the current context, where that is NULL. A number is never given twice. */
-    CUresult (*id)(CUcontext context, unsigned long long *id);
-    CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
-    CUresult (*launch)(
-        CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
-        void **extra);
 } driver;
 
 /* NULL without a driver. Leaves no error behind and keeps none: it is asked anew at the next

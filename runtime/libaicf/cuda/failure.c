@@ -6,68 +6,55 @@
 
 #include <cuda_runtime_api.h>
 
-static _Thread_local struct {
-    int32_t before;
-    int32_t error; /* 0: nothing failed */
-    bool launched;
-    dim3 grid, block;
-    size_t shared;
-} last;
-
-void
-failure_begin(int32_t before)
-{
-    last.before = before;
-    last.error = 0;
-    last.launched = false;
-}
-
 void
 failure_note(int32_t error)
 {
-    last.error = last.error ? last.error : error;
+    failure *last = &here.failed;
+    last->error = last->error ? last->error : error;
 }
 
 void
 failure_note_launch(int32_t before, int32_t error, dim3 grid, dim3 block, size_t shared)
 {
-    last.before = last.before ? last.before : before;
-    last.error = error;
-    last.launched = true;
-    last.grid = grid;
-    last.block = block;
-    last.shared = shared;
+    failure *last = &here.failed;
+    last->before = last->before ? last->before : before;
+    last->error = error;
+    last->launched = true;
+    last->grid = grid;
+    last->block = block;
+    last->shared = shared;
 }
 
 static int
-put_launch(char *text, size_t size)
+put_launch(const failure *last, char *text, size_t size)
 {
     return snprintf(
         text, size,
         ". Launched with grid (%u, %u, %u), block (%u, %u, %u) and %zu bytes of dynamic shared "
         "memory",
-        last.grid.x, last.grid.y, last.grid.z, last.block.x, last.block.y, last.block.z,
-        last.shared);
+        last->grid.x, last->grid.y, last->grid.z, last->block.x, last->block.y, last->block.z,
+        last->shared);
 }
 
 void
 failure_text(int32_t native, char *text, size_t size)
 {
+    const failure *last = &here.failed;
     int used = 0;
     text[0] = '\0';
-    if (!last.error || last.error != native) {
+    if (!last->error || last->error != native) {
         return;
     }
-    if (last.launched) {
-        used = put_launch(text, size);
+    if (last->launched) {
+        used = put_launch(last, text, size);
     }
-    if (last.before && used >= 0 && (size_t)used < size) {
-        cudaError_t before = (cudaError_t)last.before;
-        bool same = last.before == native;
+    if (last->before && used >= 0 && (size_t)used < size) {
+        cudaError_t before = (cudaError_t)last->before;
+        bool same = last->before == native;
         snprintf(
             text + used, size - (size_t)used,
             same ? ". It stood on this thread before the call: an earlier one did it"
                  : ". Before the call %s (%d) stood on this thread, left by an earlier one",
-            cudaGetErrorName(before), last.before);
+            cudaGetErrorName(before), last->before);
     }
 }

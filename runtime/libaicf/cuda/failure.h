@@ -7,11 +7,19 @@
 
 #include <cuda_runtime_api.h>
 
+#include "thread.h"
+
 #pragma GCC visibility push(hidden)
 
-/* A call begins, while the error `before` stands on the thread, 0 if none or not known: what failed
-   earlier is none of its failures. */
-void failure_begin(int32_t before);
+/* A call of the thread `t` begins, while the error `before` stands there, 0 if none or not known:
+   what failed earlier is none of its failures. */
+static inline void
+failure_begin(thread *t, int32_t before)
+{
+    t->failed.before = before;
+    t->failed.error = 0;
+    t->failed.launched = false;
+}
 
 /* A step of that call failed; a launch that failed before it stays the one to tell of. */
 void failure_note(int32_t error);

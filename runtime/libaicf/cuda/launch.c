@@ -15,13 +15,21 @@
 #include "failure.h"
 #include "handles.h"
 
-/* False: nothing was launched. The driver's streams are the runtime's. */
-static inline bool
+/* False: nothing was launched. The driver's streams are the runtime's. Outside of a launch of ours
+   the context is asked for here. */
+static inline __attribute__((always_inline)) bool
 launch_fast(
-    const driver *d, handle *h, dim3 grid, dim3 block, void **args, size_t shared,
-    cudaStream_t stream)
+    const void *name, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
 {
-    uint64_t context = device_context();
+    const driver *d = driver_fast();
+    handle *h = d ? handle_find(name) : NULL;
+    if (!h) {
+        return false;
+    }
+    unsigned long long context = here.context;
+    if (!context && d->id(NULL, &context) != CUDA_SUCCESS) {
+        context = 0;
+    }
     CUfunction function = handle_in(h, context);
     if (!function || shared > UINT_MAX ||
         d->launch(
@@ -29,7 +37,9 @@ launch_fast(
             args, NULL) != CUDA_SUCCESS) {
         return false;
     }
-    handle_place(h, d, context);
+    if (__builtin_expect(!handle_has_place(h), 0)) {
+        handle_place(h, d, context);
+    }
     return true;
 }
 
@@ -45,46 +55,62 @@ end(cudaError_t before, cudaError_t error, dim3 grid, dim3 block, size_t shared)
 
 /* native_* jumps to the runtime's own; where a toolkit does not have the call nobody calls noted_*
    either. */
-#define NOTED(type, name, ...)                                                   \
-    type noted_##name(__VA_ARGS__) __attribute__((visibility("hidden")));        \
-    type native_##name(__VA_ARGS__) __attribute__((weak, visibility("hidden"))); \
+#define DECLARE(type, name, ...)                                          \
+    type noted_##name(__VA_ARGS__) __attribute__((visibility("hidden"))); \
+    type native_##name(__VA_ARGS__) __attribute__((weak, visibility("hidden")))
+
+#define NOTED(type, name, ...)        \
+    DECLARE(type, name, __VA_ARGS__); \
     type noted_##name(__VA_ARGS__)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-NOTED(
-    cudaError_t, cudaLaunchKernel, const void *function, dim3 grid, dim3 block, void **args,
-    size_t shared, cudaStream_t stream)
+/* `name` is what the launch names: a host function, for which the handle is asked, or a handle. */
+static cudaError_t
+learn(cudaError_t launched, const void *name, cudaKernel_t kernel)
 {
-    const driver *d = driver_fast();
-    handle *h = d ? handle_find(function) : NULL;
-    if (h && launch_fast(d, h, grid, block, args, shared, stream)) {
-        return cudaSuccess;
+    if (launched == cudaSuccess && driver_fast() && !handle_known(name)) {
+        handle_learn(name, kernel ? kernel : handle_ask(name));
     }
+    return launched;
+}
+
+#define LAUNCH_PARAMETERS dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream
+
+DECLARE(cudaError_t, cudaLaunchKernel, const void *, LAUNCH_PARAMETERS);
+DECLARE(cudaError_t, __cudaLaunchKernel, cudaKernel_t, LAUNCH_PARAMETERS);
+
+static __attribute__((noinline)) cudaError_t
+launch_function(const void *function, LAUNCH_PARAMETERS)
+{
     cudaError_t before = cudaPeekAtLastError();
     cudaError_t error = native_cudaLaunchKernel(function, grid, block, args, shared, stream);
-    if (d && !h && error == cudaSuccess) {
-        handle_learn(function, handle_ask(function));
-    }
-    return end(before, error, grid, block, shared);
+    return end(before, learn(error, function, NULL), grid, block, shared);
+}
+
+static __attribute__((noinline)) cudaError_t
+launch_kernel(cudaKernel_t kernel, LAUNCH_PARAMETERS)
+{
+    cudaError_t before = cudaPeekAtLastError();
+    cudaError_t error = native___cudaLaunchKernel(kernel, grid, block, args, shared, stream);
+    return end(before, learn(error, kernel, kernel), grid, block, shared);
+}
+
+cudaError_t
+noted_cudaLaunchKernel(const void *function, LAUNCH_PARAMETERS)
+{
+    return launch_fast(function, grid, block, args, shared, stream)
+               ? cudaSuccess
+               : launch_function(function, grid, block, args, shared, stream);
 }
 
 /* What nvcc makes of <<<>>>: the stub has asked for the handle. */
-NOTED(
-    cudaError_t, __cudaLaunchKernel, cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-    size_t shared, cudaStream_t stream)
+cudaError_t
+noted___cudaLaunchKernel(cudaKernel_t kernel, LAUNCH_PARAMETERS)
 {
-    const driver *d = driver_fast();
-    handle *h = d ? handle_find(kernel) : NULL;
-    if (h && launch_fast(d, h, grid, block, args, shared, stream)) {
-        return cudaSuccess;
-    }
-    cudaError_t before = cudaPeekAtLastError();
-    cudaError_t error = native___cudaLaunchKernel(kernel, grid, block, args, shared, stream);
-    if (d && !h && error == cudaSuccess) {
-        handle_learn(kernel, kernel);
-    }
-    return end(before, error, grid, block, shared);
+    return launch_fast(kernel, grid, block, args, shared, stream)
+               ? cudaSuccess
+               : launch_kernel(kernel, grid, block, args, shared, stream);
 }
 
 /* Here stream 0 is the thread's own, and the driver's entry for that is another. */

@@ -1,0 +1,3 @@
+#include "thread.h"
+
+_Thread_local thread here;
