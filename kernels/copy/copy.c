@@ -24,7 +24,8 @@ turned_plan(turned *t, const aicf_view *x, const aicf_view *out, int64_t item)
 {
     const aicf_view *const views[] = {x, out};
     aicf_lines *w = &t->w;
-    aicf_lines_plan(w, views, 2, item);
+    aicf_lines_plan(w, views, 2);
+    w->item = item;
     const int last = w->rank - 1;
     int along = 0;
     while (along < last && w->dims[along].step[0] != 1) {

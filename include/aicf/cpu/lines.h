@@ -135,13 +135,12 @@ aicf_lines_part(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Everything but `line` and `context`, for views that have elements. */
-static inline void
-aicf_lines_plan(aicf_lines *w, const aicf_view *const *views, int count, int64_t item)
+/* Everything but `item`, `line` and `context`, for views that have elements. */
+AICF_ONCE void
+aicf_lines_plan(aicf_lines *w, const aicf_view *const *views, int count)
 {
     w->views = count;
     w->rank = 0;
-    w->item = item;
     for (int i = 0; i < count; i++) {
         w->data[i] = (char *)views[i]->data;
     }
@@ -176,7 +175,8 @@ aicf_lines_run(
         line(at, step, numel, context);
     } else if (numel > 0) {
         aicf_lines w;
-        aicf_lines_plan(&w, views, count, item);
+        aicf_lines_plan(&w, views, count);
+        w.item = item;
         w.line = line;
         w.context = context;
         aicf_parallel_for(numel, grain, aicf_lines_part, &w);

@@ -24,6 +24,9 @@ typedef double aicf_acc_f64;
 /* Inlined into every clone of its caller, whatever that is compiled for. */
 #define AICF_INLINE static inline __attribute__((always_inline))
 
+/* For what is done once a call and not once a line: one copy a module, not one for each dtype. */
+#define AICF_ONCE static __attribute__((noinline, unused))
+
 /* Before a loop of which no iteration reads what another one writes: an out is exactly an input or
    apart from it. */
 #if defined(__clang__)

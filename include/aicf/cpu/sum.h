@@ -104,7 +104,7 @@ sum_cut(sum_plan *p)
     p->grain = cell > 0 ? 1 + (SUM_TASK - 1) / cell : SUM_TASK;
 }
 
-static inline void
+AICF_ONCE void
 sum_plan_init(sum_plan *p, const aicf_view *x, uint32_t over)
 {
     p->kept_rank = p->reduced_rank = 0;
