@@ -19,13 +19,22 @@ OBJCOPY ?= objcopy
 # Its loops run over a few tensors or dims: vectors only add to the way in and out of them.
 COMPILE_RUNTIME = $(AICF_COMPILE) -fvisibility=default -fno-semantic-interposition -Wconversion \
     $(if $(DEBUG),-O0 -g,-O2 -fno-tree-vectorize) -I$(AICF_INCLUDE) $(CFLAGS)
+# What kernels share is compiled as they are.
+runtime_kernels := $(B)/$(RUNTIME)/convert.o
+COMPILE_RUNTIME_KERNELS = $(AICF_COMPILE) -fvisibility=default $(AICF_OPTIMIZE_KERNEL) -fno-math-errno \
+    -I$(AICF_INCLUDE) $(CFLAGS)
 # The toolkit's headers are no business of our warnings.
 COMPILE_RUNTIME_CUDA = $(COMPILE_RUNTIME) -isystem "$$($(cudart_sh) include $(NVCC))"
 
 $(eval $(call aicf_record,cc-runtime,COMPILE_RUNTIME,$(aicf_ask_cc)))
-$(runtime_objects) $(runtime_absent): $(B)/%.o: %.c $(B)/flags/cc-runtime
+$(filter-out $(runtime_kernels),$(runtime_objects)) $(runtime_absent): $(B)/%.o: %.c $(B)/flags/cc-runtime
 	$(call aicf_say,CC,$<)
 	$(Q)$(COMPILE_RUNTIME) $(AICF_DEPEND) -c $< -o $(AICF_NEW) && $(AICF_PUBLISH)
+
+$(eval $(call aicf_record,cc-runtime-kernels,COMPILE_RUNTIME_KERNELS,$(aicf_ask_cc)))
+$(runtime_kernels): $(B)/%.o: %.c $(B)/flags/cc-runtime-kernels
+	$(call aicf_say,CC,$<)
+	$(Q)$(COMPILE_RUNTIME_KERNELS) $(AICF_DEPEND) -c $< -o $(AICF_NEW) && $(AICF_PUBLISH)
 
 ifneq ($(NVCC),)
 $(eval $(call aicf_record,cc-runtime-cuda,COMPILE_RUNTIME_CUDA,$(aicf_ask_cc)))
