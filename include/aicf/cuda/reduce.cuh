@@ -93,13 +93,15 @@ problem_of(const aicf_view &x, uint32_t axes)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// The kernels of an op, for one dtype.
-template <typename T> struct kernels {
-    void (*rows)(row_operands<T>);      // element by element, or peeled
-    void (*row_packs)(row_operands<T>); // 16 bytes at a time
-    void (*columns)(column_operands<T, T>);
-    void (*column_packs)(column_operands<T, T>);
-    void (*combine)(column_operands<float, T>);
+// The kernels of an op, for one dtype. What plans their launches knows that by the size of an
+// element alone, and so is compiled once for all.
+struct kernels {
+    int item;                        // bytes of an element
+    void (*rows)(row_operands);      // element by element, or peeled
+    void (*row_packs)(row_operands); // 16 bytes at a time
+    void (*columns)(column_operands);
+    void (*column_packs)(column_operands);
+    void (*combine)(column_operands); // of f32
 };
 
 inline int
@@ -112,18 +114,18 @@ power_of_two(int64_t least, int most)
     return power;
 }
 
-// Whether packs of the innermost dim of `inner` can be read at once wherever they stand.
-template <typename T>
-bool
-packs(const T *x, const dims &inner, const dims &other)
+// Whether packs of `size` elements of the innermost dim of `inner` can be read at once wherever
+// they stand.
+inline bool
+packs(const void *x, const dims &inner, const dims &other, int size)
 {
-    bool whole = phase_of(x) == 0 && inner.rank > 0 && inner.strides[0] == 1 &&
-                 inner.sizes[0] % kPackSize<T> == 0;
+    bool whole =
+        phase_of(x) == 0 && inner.rank > 0 && inner.strides[0] == 1 && inner.sizes[0] % size == 0;
     for (int dim = 1; dim < inner.rank; dim++) {
-        whole = whole && inner.strides[dim] % kPackSize<T> == 0;
+        whole = whole && inner.strides[dim] % size == 0;
     }
     for (int dim = 0; dim < other.rank; dim++) {
-        whole = whole && other.strides[dim] % kPackSize<T> == 0;
+        whole = whole && other.strides[dim] % size == 0;
     }
     return whole;
 }
@@ -136,13 +138,13 @@ most_splits(const problem &p)
     return most < kMostSplits ? most : kMostSplits;
 }
 
-template <typename X, typename T>
-aicf_status
+// `size`: elements that a thread reads at once.
+inline aicf_status
 launch_columns(
-    void (*kernel)(column_operands<X, T>), const X *x, const destination<T> &to, const problem &p,
+    void (*kernel)(column_operands), const void *x, const destination &to, const problem &p,
     int size, int64_t most, aicf_stream stream, int64_t *splits)
 {
-    column_operands<X, T> c = {};
+    column_operands c = {};
     c.x = x;
     c.to = to;
     c.kept = walk_of(p.kept, size);
@@ -164,25 +166,25 @@ launch_columns(
         kernel, static_cast<unsigned>(c.column_blocks * c.split.splits), kBlock, 0, stream, c);
 }
 
-template <typename T>
-aicf_status
+// The same; `pack`: elements that it could.
+inline aicf_status
 launch_rows(
-    void (*kernel)(row_operands<T>), const T *x, const destination<T> &to, const problem &p,
-    int size, int64_t most, aicf_stream stream, int64_t *splits)
+    void (*kernel)(row_operands), const void *x, const destination &to, const problem &p, int size,
+    int pack, int64_t most, aicf_stream stream, int64_t *splits)
 {
-    row_operands<T> r = {};
+    row_operands r = {};
     r.x = x;
     r.to = to;
     r.kept = walk_of(p.kept, 1);
     r.reduced = walk_of(p.reduced, size);
     r.units = p.length / size;
     r.peel = size == 1 && p.reduced.rank == 1 && p.reduced.strides[0] == 1;
-    int64_t loads = r.peel ? ceil_div(r.units, kPackSize<T>) : r.units;
+    int64_t loads = r.peel ? ceil_div(r.units, pack) : r.units;
     // A warp makes sums of up to 32 loads a lane; from there on a block has the shorter tail.
     r.team = loads > kWarp * 32 ? kBlock : power_of_two(ceil_div(loads, kUnroll), kWarp);
     int64_t teams = kBlock / r.team;
     int64_t want = ceil_div(kEnoughBlocks * teams, p.outs);
-    int64_t grain = r.team * kUnroll * (r.peel ? kPackSize<T> : 1);
+    int64_t grain = r.team * kUnroll * (r.peel ? pack : 1);
     r.split = cut_of(r.units, want < most ? want : most, grain);
     if (r.split.splits == 1) {
         r.to.partial = nullptr;
@@ -197,29 +199,27 @@ launch_rows(
 }
 
 // out[o] = the sum over s of partial[s, o]; of none of them, 0.
-template <typename T>
-aicf_status
+inline aicf_status
 launch_combine(
-    const kernels<T> &k, const float *partial, int64_t splits, int64_t outs, T *out,
+    const kernels &k, const float *partial, int64_t splits, int64_t outs, void *out,
     aicf_stream stream)
 {
     problem p = {{}, {}, outs, splits};
     dims_append(&p.kept, outs, 1);
     dims_append(&p.reduced, splits, outs);
-    destination<T> to = {out, nullptr, outs};
+    destination to = {out, nullptr, outs};
     int64_t whole;
     return launch_columns(k.combine, partial, to, p, 1, 1, stream, &whole);
 }
 
 // Sums over the dims of `axes`, a bit each. `workspace` holds 4 * outs * most_splits bytes.
-template <typename T>
-aicf_status
+inline aicf_status
 launch(
-    const kernels<T> &k, const aicf_view &x, uint32_t axes, T *out, void *workspace,
+    const kernels &k, const aicf_view &x, uint32_t axes, void *out, void *workspace,
     aicf_stream stream)
 {
     problem p = problem_of(x, axes);
-    const T *data = static_cast<const T *>(x.data);
+    int pack = kPackBytes / k.item;
     float *partial = static_cast<float *>(workspace);
     if (p.outs == 0) {
         return aicf_ok();
@@ -228,21 +228,21 @@ launch(
         return launch_combine(k, nullptr, 0, p.outs, out, stream);
     }
 
-    destination<T> to = {out, partial, p.outs};
+    destination to = {out, partial, p.outs};
     int64_t most = most_splits(p), splits = 1;
     bool along_kept =
         p.kept.rank > 0 &&
         (p.reduced.rank == 0 || magnitude(p.kept.strides[0]) < magnitude(p.reduced.strides[0]));
     aicf_status status;
     if (along_kept) {
-        bool wide = packs(data, p.kept, p.reduced);
+        bool wide = packs(x.data, p.kept, p.reduced, pack);
         status = launch_columns(
-            wide ? k.column_packs : k.columns, data, to, p, wide ? kPackSize<T> : 1, most, stream,
+            wide ? k.column_packs : k.columns, x.data, to, p, wide ? pack : 1, most, stream,
             &splits);
     } else {
-        bool wide = packs(data, p.reduced, p.kept);
+        bool wide = packs(x.data, p.reduced, p.kept, pack);
         status = launch_rows(
-            wide ? k.row_packs : k.rows, data, to, p, wide ? kPackSize<T> : 1, most, stream,
+            wide ? k.row_packs : k.rows, x.data, to, p, wide ? pack : 1, pack, most, stream,
             &splits);
     }
     if (status.kind || splits == 1) {
@@ -254,24 +254,24 @@ launch(
 } // namespace aicf::reduce
 
 // The kernels of a sum, in the op's own namespace, and the table of them for a dtype.
-#define AICF_REDUCE_KERNELS                                                                   \
-    template <typename T, int kSize>                                                          \
-    __global__ void __launch_bounds__(reduce::kBlock)                                         \
-        rows(const __grid_constant__ reduce::row_operands<T> p)                               \
-    {                                                                                         \
-        reduce::rows_body<T, kSize>(p);                                                       \
-    }                                                                                         \
-    template <typename X, typename T, int kSize>                                              \
-    __global__ void __launch_bounds__(reduce::kBlock)                                         \
-        columns(const __grid_constant__ reduce::column_operands<X, T> p)                      \
-    {                                                                                         \
-        reduce::columns_body<X, T, kSize>(p);                                                 \
-    }                                                                                         \
-    template <typename T> reduce::kernels<T> kernels_of()                                     \
-    {                                                                                         \
-        return {                                                                              \
-            rows<T, 1>, rows<T, kPackSize<T>>, columns<T, T, 1>, columns<T, T, kPackSize<T>>, \
-            columns<float, T, 1>};                                                            \
+#define AICF_REDUCE_KERNELS                                                    \
+    template <typename T, int kSize>                                           \
+    __global__ void __launch_bounds__(reduce::kBlock)                          \
+        rows(const __grid_constant__ reduce::row_operands p)                   \
+    {                                                                          \
+        reduce::rows_body<T, kSize>(p);                                        \
+    }                                                                          \
+    template <typename X, typename T, int kSize>                               \
+    __global__ void __launch_bounds__(reduce::kBlock)                          \
+        columns(const __grid_constant__ reduce::column_operands p)             \
+    {                                                                          \
+        reduce::columns_body<X, T, kSize>(p);                                  \
+    }                                                                          \
+    template <typename T> reduce::kernels kernels_of()                         \
+    {                                                                          \
+        constexpr int kSize = kPackSize<T>;                                    \
+        return {sizeof(T),        rows<T, 1>,           rows<T, kSize>,        \
+                columns<T, T, 1>, columns<T, T, kSize>, columns<float, T, 1>}; \
     }
 
 #endif

@@ -115,17 +115,17 @@ offset_of(const walk &w, int64_t i)
 // ---- kernels' parts -----------------------------------------------------------------------------
 
 // Where the sum of out `o` and of split `s` goes: to the workspace, or, of the only split, to out.
-template <typename T> struct destination {
-    T *out;
+struct destination {
+    void *out;
     float *partial; // NULL: to out
     int64_t outs;
 
-    __device__ void store(int64_t split, int64_t o, float sum) const
+    template <typename T> __device__ void store(int64_t split, int64_t o, float sum) const
     {
         if (partial) {
             partial[split * outs + o] = sum;
         } else {
-            out[o] = of_f32<T>(sum);
+            static_cast<T *>(out)[o] = of_f32<T>(sum);
         }
     }
 };
@@ -231,9 +231,9 @@ block_sum(float x)
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-template <typename T> struct row_operands {
-    const T *x;
-    destination<T> to;
+struct row_operands {
+    const void *x;
+    destination to;
     walk kept, reduced; // reduced in units of packs
     cut split;
     int64_t units; // packs a sum
@@ -292,7 +292,7 @@ peeled_sum(const T *row, int64_t begin, int64_t end, int rank, int team)
 
 template <typename T, int kSize>
 __device__ inline void
-rows_body(const row_operands<T> &p)
+rows_body(const row_operands &p)
 {
     int64_t teams = kBlock / p.team;
     int64_t job = blockIdx.x * teams + threadIdx.x / p.team;
@@ -301,7 +301,7 @@ rows_body(const row_operands<T> &p)
     int64_t split = mine ? job % p.split.splits : 0;
     int64_t o = mine ? job / p.split.splits : 0;
 
-    const T *row = p.x + offset_of(p.kept, o);
+    const T *row = static_cast<const T *>(p.x) + offset_of(p.kept, o);
     int64_t begin = split * p.split.share;
     int64_t end = begin + p.split.share < p.units ? begin + p.split.share : p.units;
     end = mine ? end : begin;
@@ -322,15 +322,15 @@ rows_body(const row_operands<T> &p)
 
     sum = p.team == kBlock ? block_sum(sum) : lanes_sum(sum, p.team);
     if (mine && rank == 0) {
-        p.to.store(split, o, sum);
+        p.to.store<T>(split, o, sum);
     }
 }
 
 // ---- columns ------------------------------------------------------------------------------------
 
-template <typename X, typename T> struct column_operands {
-    const X *x;
-    destination<T> to;
+struct column_operands {
+    const void *x;
+    destination to;
     walk kept, reduced; // kept in units of packs
     cut split;
     int64_t units;  // packs over all outs
@@ -341,7 +341,7 @@ template <typename X, typename T> struct column_operands {
 
 template <typename X, typename T, int kSize>
 __device__ inline void
-columns_body(const column_operands<X, T> &p)
+columns_body(const column_operands &p)
 {
     __shared__ float sums[kBlock * kSize];
     int height = kBlock / p.width;
@@ -353,7 +353,7 @@ columns_body(const column_operands<X, T> &p)
 
     float sum[kSize] = {};
     if (mine < p.units) {
-        const X *x = p.x + offset_of(p.kept, mine);
+        const X *x = static_cast<const X *>(p.x) + offset_of(p.kept, mine);
         with_offsets(p.reduced, [&](auto offsets) {
             for_units<X, kSize>(
                 x, offsets, split * p.split.share + row, end, height,
@@ -384,7 +384,7 @@ columns_body(const column_operands<X, T> &p)
     if (row == 0 && mine < p.units) {
 #pragma unroll
         for (int lane = 0; lane < kSize; lane++) {
-            p.to.store(split, mine * kSize + lane, sums[lane * kBlock + threadIdx.x]);
+            p.to.store<T>(split, mine * kSize + lane, sums[lane * kBlock + threadIdx.x]);
         }
     }
 }
