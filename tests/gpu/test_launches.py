@@ -351,8 +351,8 @@ FRAMEWORKS = """
         assert torch.equal(torch.add(x, x), x * 2)
     def of_cupy():
         import cupy
-        x = cupy.arange(1000, dtype="f4")
         with cupy.cuda.Stream(non_blocking=True) as stream:
+            x = cupy.arange(1000, dtype="f4")
             y = x * 2
             out = add.add(x, y)
             stream.synchronize()
