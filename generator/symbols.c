@@ -11,9 +11,9 @@ static const char *const runtime_symbols[] = {
     "call_launch", "call_list", "call_start", "call_views", "converter_bf16", "converter_f16",
     "converter_f32", "converter_f64", "cuda_is_lost", "cuda_use_driver", "device_same", "dim_kind",
     "dtype_size", "item_kind", "launch_fn", "lib_symbol", "line", "line_dense", "line_device",
-    "line_has", "line_of", "line_settle", "module_close", "module_open", "op_backend", "op_code",
-    "op_infer", "op_prepare", "openblas_enter", "openblas_leave", "parallel_for", "plain_apart",
-    "plain_backend", "plain_choose", "plain_holds",
+    "line_has", "line_of", "line_settle", "module_close", "module_init", "module_open",
+    "module_require", "op_backend", "op_code", "op_infer", "op_prepare", "openblas_enter",
+    "openblas_leave", "parallel_for", "plain_apart", "plain_backend", "plain_choose", "plain_holds",
     "plain_next", "plain_place", "plain_prepare", "plain_share", "plain_take", "plain_usable",
     "scope_aligned", "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present",
     "scope_same_shape", "scope_stride", "scope_sum", "status_describe", "stream_s",
@@ -32,9 +32,9 @@ static const char *const runtime_constants[] = {
     "CHECK_WHERE", "CORE_CAPSULE", "CORE_VERSION", "DIM_LET", "DIM_LIST", "DIM_PACK", "DTYPE_ENUM",
     "DTYPE_H", "ITEM_AXIS", "ITEM_BROADCAST", "ITEM_DIM", "ITEM_PACK", "ITEM_PERMUTED",
     "ITEM_REDUCED", "ITEM_VALUE", "KERNEL_H", "LAYOUT_COL", "LAYOUT_DENSE", "LAYOUT_FLAT",
-    "LAYOUT_NHWC", "LAYOUT_ROW", "LAYOUT_STRIDED", "MAX_DIMS", "MAX_RANK", "MODULE_H", "NO_MEMORY",
-    "PLACE_JOINT", "PLACE_MATRIX", "PLACE_OWN", "PLACE_POINTER", "PLAIN", "PLAIN_H", "STATUS_H",
-    "TENSOR_H", NULL,
+    "LAYOUT_NHWC", "LAYOUT_ROW", "LAYOUT_STRIDED", "MAX_DIMS", "MAX_RANK", "MODULE_H",
+    "MODULE_SLOTS", "NO_MEMORY", "PLACE_JOINT", "PLACE_MATRIX", "PLACE_OWN", "PLACE_POINTER",
+    "PLAIN", "PLAIN_H", "STATUS_H", "TENSOR_H", NULL,
 };
 /* clang-format on */
 

@@ -41,16 +41,31 @@ typedef struct aicf_module {
     aicf_handle *handle;
 } aicf_module;
 
+/* Other threads may be importing packages that this one finds begun. It waits for its own, which is
+   taken out of sys.modules for a moment when it is done; and for aicf_rt before its _core: whoever
+   begins at _core holds that, and waits for aicf_rt, whose importer waits for _core. */
+static inline int
+aicf_module_require(const char *package)
+{
+    PyObject *name = PyUnicode_FromString(package);
+    PyObject *own = name ? PyImport_GetModule(name) : NULL;
+    PyObject *runtime = PyErr_Occurred() ? NULL : PyImport_ImportModule("aicf_rt");
+    PyObject *core = runtime ? PyImport_ImportModule("aicf_rt._core") : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(own);
+    Py_XDECREF(runtime);
+    Py_XDECREF(core);
+    return core ? 0 : -1;
+}
+
 /* Module exec: imports aicf_rt._core, checks its number, opens the op. */
 static inline int
 aicf_module_open(PyObject *module, const aicf_op *op)
 {
     aicf_module *state = (aicf_module *)PyModule_GetState(module);
-    PyObject *package = PyImport_ImportModule("aicf_rt._core");
-    if (!package) {
+    if (aicf_module_require(op->package) < 0) {
         return -1;
     }
-    Py_DECREF(package);
     const aicf_core *core = (const aicf_core *)PyCapsule_Import(AICF_CORE_CAPSULE, 0);
     if (!core) {
         return -1;
