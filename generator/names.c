@@ -85,12 +85,12 @@ name_is_fixed_function(const char *name)
 
 /* ---- reserved names -------------------------------------------------------------------------- */
 
-/* `run` and three more are of the package, `bind` and two more of each module, `index` is the page
-   of all ops; aicf_f16 and atomic_bool are types of C, which a module's typed function would be
-   named like; the rest are fixed functions of gradients. */
+/* `run` and three more are of the package, `bind` and three more of each module, `index` is the
+   page of all ops; aicf_f16 and atomic_bool are types of C, which a module's typed function would
+   be named like; the rest are fixed functions of gradients. */
 static const char *const reserved_ops[] = {
-    "run",    "torch", "jax",     "core",   "bind",     "explain", "capability", "index", "aicf",
-    "atomic", "t",     "reshape", "sum_to", "unreduce", "split",   "inverse",    NULL,
+    "run",  "torch",  "jax", "core",    "bind",   "explain",  "infer", "capability", "index",
+    "aicf", "atomic", "t",   "reshape", "sum_to", "unreduce", "split", "inverse",    NULL,
 };
 /* Keywords of the Python functions, a launcher's own parameters, and the gradient's `g`. */
 static const char *const reserved_args[] = {

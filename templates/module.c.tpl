@@ -34,6 +34,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 @{for v in op.variants}
 static const char doc_@{v.tail|name}[] = @{quote c_string}@{v.function|name}($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
 --
@@ -52,10 +59,14 @@ static const char doc_bind[] = @{quote c_string}bind($module, @{for p in op.tens
 --
 
 Checks once; calling the result only launches. Records no gradient.@{end};
-static const char doc_explain[] = @{quote c_string}explain($module, @{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}@{for p in op.outs}@{p.name|name}=None, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
+static const char doc_explain[] = @{quote c_string}explain($module, @{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}@{for p in op.outs}@{p.name|name}=None, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}@{if op.free_types}dtype=None, @{end}stream=None, kernel=None)
 --
 
 One line a kernel: it fits, or what does not, with its values.@{end};
+static const char doc_infer[] = @{quote c_string}infer($module, @{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}*, @{for p in op.outs}@{p.name|name}=None, @{end}@{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}@{if op.free_types}dtype=None, @{end}stream=None, kernel=None)
+--
+
+The Specs of all outs, as @{op.name|text}() would make them. Checks what it checks, raises what it raises; takes a Spec for any tensor, launches nothing.@{end};
 
 static PyMethodDef methods[] = {
 @{for v in op.variants}
@@ -64,6 +75,7 @@ static PyMethodDef methods[] = {
     {"@{op.name|name}", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

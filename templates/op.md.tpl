@@ -13,6 +13,8 @@
 
 The first form picks the dtype and makes what outs are not given@{if op.alone}; it returns the required one, or all in a named tuple where an optional one is asked for@{else}@{if op.several_outs}; it returns them in a named tuple@{end}@{end}. It raises `Unsupported` outside the capability, where the others answer `False`.@{if op.aten} In ATen: @{op.aten|md_code}.@{end}
 
+`@{op.name|name}.infer(...)` takes what the first form takes, and an `aicf_rt.Spec` for any tensor; it checks the same, runs nothing and gives the Specs of all outs.
+
 ## Tensors
 
 | name | | dtype | shape |

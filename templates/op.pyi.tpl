@@ -7,9 +7,9 @@ from collections.abc import Sequence
 @{end}
 from typing import @{if op.several_outs}Generic, @{end}Literal@{if op.several_outs}, NamedTuple@{end}, TypeAlias@{if op.alone}, overload@{end}
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import @{if op.free_types}Dtype, @{end}Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, @{if op.free_types}Dtype, @{end}Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal[@{for k in op.kernels sep ", "}"@{k.id|name}"@{end}]
 @{if op.several_outs}
@@ -94,17 +94,37 @@ def bind(
 ) -> Call: ...
 def explain(
 @{for p in op.inputs}
-    @{p.name|name}: @{if p.is_list}Sequence[TensorLike]@{else}TensorLike@{end}@{if p.optional} | None = None@{end},
+    @{p.name|name}: @{if p.is_list}Sequence[Described]@{else}Described@{end}@{if p.optional} | None = None@{end},
 @{end}
 @{for p in op.outs}
-    @{p.name|name}: @{if p.is_list}Sequence[TensorLike]@{else}TensorLike@{end} | bool | None = None,
+    @{p.name|name}: @{if p.is_list}Sequence[Described]@{else}Described@{end} | bool | None = None,
 @{end}
     *,
 @{for a in op.attrs}
-    @{a.name|name}: @{a.python_type|python}@{if a.default} = @{a.default|python}@{end},
+    @{a.name|name}: @{a.python_type|python}@{if a.is_scalar} | Spec@{end}@{if a.default} = @{a.default|python}@{end},
+@{end}
+@{for t in op.free_types}
+    dtype: Dtype = None,
 @{end}
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+@{for p in op.inputs}
+    @{p.name|name}: @{if p.is_list}Sequence[Described]@{else}Described@{end}@{if p.optional} | None = None@{end},
+@{end}
+    *,
+@{for p in op.outs}
+    @{p.name|name}: Described | bool | None = None,
+@{end}
+@{for a in op.attrs}
+    @{a.name|name}: @{a.python_type|python}@{if a.is_scalar} | Spec@{end}@{if a.default} = @{a.default|python}@{end},
+@{end}
+@{for t in op.free_types}
+    dtype: Dtype = None,
+@{end}
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row

@@ -9,7 +9,7 @@
 
 #include <aicf/call.h>
 
-#define AICF_CORE_VERSION 1
+#define AICF_CORE_VERSION 2
 #define AICF_CORE_CAPSULE "aicf_rt._core._table"
 
 /* An op opened by a module: belongs to _core, lives as long as the module. */
@@ -32,6 +32,8 @@ typedef struct aicf_core {
     PyObject *(*bind)(
         aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
     PyObject *(*explain)(
+        aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+    PyObject *(*infer)(
         aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 } aicf_core;
 

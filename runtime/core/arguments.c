@@ -21,7 +21,8 @@ raise_misuse(const aicf_op *op, const char *name, const char *format, ...)
 static bool
 takes_dtype(const frame *f, form kind)
 {
-    return kind == FORM_COMPUTE && f->handle->free_type >= 0;
+    return (kind == FORM_COMPUTE || kind == FORM_INFER || kind == FORM_EXPLAIN) &&
+           f->handle->free_type >= 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -205,9 +206,8 @@ int
 arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const aicf_op *op = f->op;
-    int positional = kind == FORM_SET       ? 0
-                     : kind == FORM_COMPUTE ? op->inputs
-                                            : op->inputs + op->outs;
+    bool computes = kind == FORM_COMPUTE || kind == FORM_INFER;
+    int positional = kind == FORM_SET ? 0 : computes ? op->inputs : op->inputs + op->outs;
     Py_ssize_t named = kwnames ? PyTuple_Size(kwnames) : 0;
 
     memset(f->slots, 0, sizeof *f->slots * (size_t)op->params);

@@ -345,7 +345,7 @@ scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
     if (takes_real(value) && real) {
         return scalar_set_real(call, attr, scalar, value);
     }
-    if (is_tensor_like(value) || PyObject_CheckBuffer(value)) {
+    if (is_tensor_like(value) || PyObject_CheckBuffer(value) || spec_is(value)) {
         return 0;
     }
     return misuse(

@@ -53,14 +53,14 @@ typedef struct core_state {
     PyObject *backend_lost;  /* aicf_rt.CudaLost */
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
+    PyTypeObject *spec_type;
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
     PyThread_type_lock lock;     /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int numpy_layout;  /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
-    int storage_words; /* which words of torch's storages alias.c reads: 0 not looked for, -1 none
-                        */
+    int storage_words; /* which words of torch's storages alias.c reads: 0 not looked, -1 none */
     bool sync;         /* AICF_DEBUG=sync */
 } core_state;
 
@@ -149,7 +149,8 @@ aicf_handle *handle_share(aicf_handle *handle);
 typedef enum form {
     FORM_TYPED,   /* outs positional, all there */
     FORM_COMPUTE, /* outs by name: a tensor, True to ask for it, or left out */
-    FORM_EXPLAIN, /* as typed, but outs may be left out */
+    FORM_INFER,   /* as compute, and nothing is made: Specs may stand for tensors */
+    FORM_EXPLAIN, /* as typed, but outs may be left out; Specs may stand for tensors */
     FORM_SET      /* all by name, any of them */
 } form;
 
@@ -173,6 +174,9 @@ typedef struct frame {
     uint64_t wanted;    /* outs that were asked for or given */
     bool holds;         /* tensors may own something */
     bool computes;      /* outs that are missing are not misuse */
+    bool infers;        /* outs that are missing are described, not made */
+    bool describes;     /* Specs are taken for tensors */
+    uintptr_t spec_end; /* where the last Spec would end; 0: none was met */
     int16_t dtype_part; /* a variant whose free type is the one that dtype= says */
     bool asked_forward; /* `forward` holds: torch's forward-mode differentiation is on */
     bool forward;
@@ -216,6 +220,9 @@ void frame_end(frame *f);
 /* variant.c: the variant, where dtype= or a given out says it, and f->status where a tensor was
    refused by its reader. Requires the tensors. */
 void variant_choose(frame *f);
+/* forms.c: chooses the variant and makes the outs that are wanted and not given, or describes them:
+   where the form infers, or Specs stand among the arguments. Requires f->made. */
+int frame_complete(frame *f);
 const char *suffix_part(const char *suffix, int part, size_t *length);
 
 /* What stands behind so many bytes is aligned to 16. */
@@ -489,6 +496,8 @@ form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObj
 PyObject *
 form_explain(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *
+form_infer(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *
 form_bind(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *bound_run(PyObject *module, PyObject *calls);
 extern PyType_Spec bound_spec;
@@ -499,5 +508,12 @@ PyObject *tensor_new(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
     const int64_t *sizes, const int64_t *strides);
 int tensor_read(void *object, void *tensor);
+
+/* spec.c */
+extern PyType_Spec spec_spec;
+bool spec_is(PyObject *object);
+PyObject *spec_of_inferred(core_state *core, const aicf_inferred *out);
+/* Reads the Spec that tensor i is, as a tensor that lies where nothing else does. */
+void spec_place(frame *f, int i);
 
 #endif

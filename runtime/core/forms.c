@@ -109,7 +109,8 @@ allocate_missing(frame *f, aicf_inferred *inferred)
         if (f->op->params_of[param].list >= 0) {
             return raise_misuse(f->op, f->op->params_of[param].name, "is a list: give its tensors");
         }
-        f->made[i] = allocate_out(f, like, &inferred[i]);
+        f->made[i] = f->infers || f->spec_end ? spec_of_inferred(f->core, &inferred[i])
+                                              : allocate_out(f, like, &inferred[i]);
         if (!f->made[i]) {
             return -1;
         }
@@ -150,6 +151,13 @@ complete_outs(frame *f)
         done = frame_read(f, false);
     }
     return done;
+}
+
+int
+frame_complete(frame *f)
+{
+    variant_choose(f);
+    return complete_outs(f);
 }
 
 /* ---- what is returned ------------------------------------------------------------------------ */
@@ -238,8 +246,7 @@ mark_written(const frame *f)
 static PyObject *
 compute(frame *f)
 {
-    variant_choose(f);
-    if (complete_outs(f) < 0) {
+    if (frame_complete(f) < 0) {
         return NULL;
     }
     aicf_status status = frame_run(f);
@@ -306,8 +313,7 @@ explain_lines(const frame *f, aicf_status status)
 static PyObject *
 explain(frame *f)
 {
-    variant_choose(f);
-    if (complete_outs(f) < 0) {
+    if (frame_complete(f) < 0) {
         return NULL;
     }
     aicf_status status = f->status;

@@ -135,7 +135,9 @@ frame_init(frame *f, aicf_handle *handle, void *room, form kind)
         .core = handle->core,
         .count = handle->op->params,
         .dtype_part = -1,
-        .computes = kind == FORM_COMPUTE || kind == FORM_EXPLAIN,
+        .computes = kind == FORM_COMPUTE || kind == FORM_INFER || kind == FORM_EXPLAIN,
+        .infers = kind == FORM_INFER,
+        .describes = kind == FORM_INFER || kind == FORM_EXPLAIN,
     };
     f->slots = (PyObject **)(void *)arrays_lay(f, room, f->count);
     f->objects = f->slots;
@@ -263,6 +265,11 @@ read_prepare(frame *f, int i, bool refuse_gradients, bool *slow)
     t->source = s;
     t->absent = false;
     t->release = NULL;
+    if (f->describes && !s->read && spec_is(f->objects[i])) {
+        spec_place(f, i);
+        f->seen[i] = SEEN_SLOW | SEEN_ASKED;
+        return 0;
+    }
     if (s->refused || refused) {
         tensor_refuse(t, s->refused ? s->refused : refused);
         t->source = s;
@@ -282,6 +289,7 @@ static int
 read_first(frame *f, bool refuse_gradients)
 {
     bool slow = false;
+    f->spec_end = 0;
     for (int i = 0; i < f->count; i++) {
         int done = is_absent(f->objects[i]) ? read_absent(f, i)
                                             : read_prepare(f, i, refuse_gradients, &slow);

@@ -13,6 +13,7 @@ static const aicf_core table = {
     .compute = form_compute,
     .bind = form_bind,
     .explain = form_explain,
+    .infer = form_infer,
 };
 
 static PyObject *
@@ -135,6 +136,7 @@ module_exec(PyObject *module)
     if (intern_names(state) < 0 || add_exceptions(module, state) < 0 ||
         add_type(module, &bound_spec, &state->call_type) < 0 ||
         add_type(module, &tensor_spec, &state->tensor_type) < 0 ||
+        add_type(module, &spec_spec, &state->spec_type) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
         return -1;
     }
@@ -158,6 +160,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->backend_lost);
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
+    Py_VISIT((PyObject *)state->spec_type);
     return sources_traverse(state, visit, arg);
 }
 
@@ -172,6 +175,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->backend_lost);
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);
+    Py_CLEAR(state->spec_type);
     return 0;
 }
 

@@ -33,8 +33,12 @@ refusal_drop(refusal *kept)
 static int
 not_a_tensor(const frame *f, int i)
 {
-    PyObject *name = PyType_GetQualName(Py_TYPE(f->objects[i]));
     const char *param = f->op->params_of[frame_param(f, i)].name;
+    if (spec_is(f->objects[i])) {
+        return raise_misuse(
+            f->op, param, "is a Spec, which has no memory: infer and explain alone take one");
+    }
+    PyObject *name = PyType_GetQualName(Py_TYPE(f->objects[i]));
     if (name) {
         raise_misuse(f->op, param, "is not a tensor but %U", name);
         Py_DECREF(name);

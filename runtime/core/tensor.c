@@ -1,4 +1,5 @@
 /* aicf_rt.Tensor: memory of our own, for those who have none of a framework's. */
+#include "parse.h"
 #include "storage.h"
 
 #include <stdlib.h>
@@ -28,81 +29,6 @@ tensor_new(
 
 /* ---- aicf_rt.empty --------------------------------------------------------------------------- */
 
-/* "cpu", "cuda", "cuda:1", or whatever prints so, torch.device among it. */
-static int
-device_parse(PyObject *value, aicf_device *device)
-{
-    PyObject *text = PyObject_Str(value);
-    const char *word = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    char *end = NULL;
-    long index = 0;
-    bool cpu = word && strcmp(word, "cpu") == 0;
-    bool cuda = word && strncmp(word, "cuda", 4) == 0;
-    if (cuda && word[4] == ':') {
-        index = strtol(word + 5, &end, 10);
-        cuda = end != word + 5 && !*end && index >= 0 && index <= INT32_MAX;
-    } else if (cuda) {
-        cuda = !word[4];
-    }
-    if (text && !word) {
-        PyErr_Clear(); /* no UTF-8: none of ours */
-    }
-    Py_XDECREF(text);
-    *device = (aicf_device){cpu ? DL_CPU : DL_CUDA, (int32_t)index};
-    if (!cpu && !cuda && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "empty: device %R is none of 'cpu', 'cuda', 'cuda:1'", value);
-    }
-    return cpu || cuda ? 0 : -1;
-}
-
-static aicf_dtype
-dtype_parse(PyObject *value)
-{
-    const dtype_words *words = dtype_by_object(value);
-    if (!words && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "empty: %R is no dtype of the table", value);
-    }
-    return words ? words->dtype : 0;
-}
-
-static int
-size_parse(PyObject *shape, int index, int64_t *size)
-{
-    PyObject *item = PySequence_GetItem(shape, index);
-    if (!item) {
-        return -1;
-    }
-    *size = PyNumber_AsSsize_t(item, PyExc_OverflowError);
-    Py_DECREF(item);
-    if (*size < 0 && !PyErr_Occurred()) {
-        PyErr_SetString(PyExc_ValueError, "empty: a size is negative");
-    }
-    return *size < 0 ? -1 : 0;
-}
-
-/* The rank, or -1 with an exception. */
-static int
-shape_parse(PyObject *value, int64_t sizes[AICF_MAX_DIMS])
-{
-    if (PyIndex_Check(value)) {
-        sizes[0] = PyNumber_AsSsize_t(value, PyExc_OverflowError);
-        return PyErr_Occurred() ? -1 : 1;
-    }
-    Py_ssize_t rank = PySequence_Size(value); /* first: what has no length may have no end */
-    if (rank > AICF_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "empty: %zd dims, at most %d", rank, AICF_MAX_DIMS);
-        rank = -1;
-    } else if (rank < 0 && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Format(PyExc_TypeError, "empty: shape is neither an int nor a sequence of ints");
-    }
-    for (int i = 0; i < rank; i++) {
-        if (size_parse(value, i, &sizes[i]) < 0) {
-            rank = -1;
-        }
-    }
-    return (int)rank;
-}
-
 PyObject *
 tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs)
 {
@@ -115,11 +41,11 @@ tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs)
             args, kwargs, "OO|O$O:empty", names, &shape, &dtype, &where, &stream)) {
         return NULL;
     }
-    aicf_dtype parsed = dtype_parse(dtype);
-    if (!parsed || (where && device_parse(where, &device) < 0)) {
+    aicf_dtype parsed = dtype_parse("empty", dtype);
+    if (!parsed || (where && device_parse("empty", where, &device) < 0)) {
         return NULL;
     }
-    int rank = shape_parse(shape, sizes);
+    int rank = sizes_parse("empty", shape, sizes);
     aicf_stream on = (aicf_stream)(uintptr_t)1;
     if (stream != Py_None) {
         if (!PyLong_Check(stream) || PyBool_Check(stream)) {
@@ -189,9 +115,7 @@ static PyObject *
 get_device(PyObject *self, void *closure)
 {
     (void)closure;
-    aicf_device device = storage_of(self)->t.device;
-    return device.type == DL_CPU ? PyUnicode_FromString("cpu")
-                                 : PyUnicode_FromFormat("cuda:%d", (int)device.index);
+    return device_text(storage_of(self)->t.device);
 }
 
 static PyObject *

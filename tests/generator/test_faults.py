@@ -253,6 +253,7 @@ def test_capital_keywords_are_refused(opgen: Opgen, name: str, tmp_path: Path) -
         "core",
         "bind",
         "explain",
+        "infer",
         "capability",
         "index",
         "t",

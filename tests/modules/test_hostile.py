@@ -143,7 +143,7 @@ def test_every_odd_value_in_every_place(which: str, rt: Any, zoo: ModuleType) ->
         for module in ops_of(package):
             functions = functions_of(module)
             own = [n for n in functions if n.startswith(f"{module.capability['op']}_")][:1]
-            for name in (*own, module.capability["op"], "bind", "explain"):
+            for name in (*own, module.capability["op"], "bind", "explain", "infer"):
                 for args, keywords in places(functions[name], odd):
                     try:
                         answer = functions[name](*args, **keywords)

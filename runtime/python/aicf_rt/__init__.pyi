@@ -4,9 +4,20 @@ from ._core import INTERFACE as INTERFACE
 from ._core import Call as Call
 from ._core import CudaError as CudaError
 from ._core import CudaLost as CudaLost
+from ._core import Spec as Spec
 from ._core import Tensor as Tensor
 from ._core import Unsupported as Unsupported
 from ._core import empty as empty
 from ._core import run as run
 
-__all__ = ["INTERFACE", "Call", "CudaError", "CudaLost", "Tensor", "Unsupported", "empty", "run"]
+__all__ = [
+    "INTERFACE",
+    "Call",
+    "CudaError",
+    "CudaLost",
+    "Spec",
+    "Tensor",
+    "Unsupported",
+    "empty",
+    "run",
+]

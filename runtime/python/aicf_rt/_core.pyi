@@ -63,6 +63,35 @@ class Tensor:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class Spec:
+    """A tensor without its memory: what `infer` takes in a tensor's place and gives of outs, and
+    `explain` takes. Specs are equal where all their attributes are."""
+
+    def __new__(
+        cls,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        dtype: object,
+        *,
+        strides: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        device: object = "cpu",
+    ) -> Spec:
+        """`dtype` and `device` as `empty` takes them, and dtypes and devices that no op has;
+        strides in elements, None: row-major."""
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+    @property
+    def dtype(self) -> str:
+        """As in the capability table: "f32"."""
+    @property
+    def device(self) -> str:
+        """ "cpu", or as "cuda:0"."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
 class Call:
     """An op bound to its tensors: checked once, then only launched. It keeps their memory alive: a
     tensor that is given other memory leaves the call on the old one. Memory that torch resizes is

@@ -38,6 +38,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 static const char doc__f32[] = "affine_f32($module, x, bias, out, mean=None, where_most=None, *, "
                                "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
                                "H, lr, step=1, stream=None, kernel=None)\n"
@@ -75,6 +82,13 @@ static const char doc_explain[] = "explain($module, x, bias=None, out=None, mean
                                   "kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
+static const char doc_infer[] = "infer($module, x, bias=None, *, out=None, mean=None, "
+                                "where_most=None, axes=None, axis=-1, pad=(0, 1), act='none', "
+                                "alpha=1.0, deep=True, H, lr, step=1, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "The Specs of all outs, as affine() would make them. Checks what "
+                                "it checks, raises what it raises; takes a Spec for any tensor, "
+                                "launches nothing.";
 
 static PyMethodDef methods[] = {
     {"affine_f32", AICF_FUNCTION(affine_f32), doc__f32},
@@ -82,6 +96,7 @@ static PyMethodDef methods[] = {
     {"affine", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

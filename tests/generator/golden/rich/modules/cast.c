@@ -52,6 +52,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 static const char doc__f16_f16[] = "cast_f16_f16($module, x, out, *, stream=None, kernel=None)\n"
                                    "--\n\n"
                                    "out = x in another dtype.\n\n"
@@ -83,9 +90,16 @@ static const char doc_bind[] = "bind($module, x, out, *, stream=None, kernel=Non
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";
-static const char doc_explain[] = "explain($module, x, out=None, *, stream=None, kernel=None)\n"
+static const char doc_explain[] = "explain($module, x, out=None, *, dtype=None, stream=None, "
+                                  "kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
+static const char doc_infer[] = "infer($module, x, *, out=None, dtype=None, stream=None, "
+                                "kernel=None)\n"
+                                "--\n\n"
+                                "The Specs of all outs, as cast() would make them. Checks what it "
+                                "checks, raises what it raises; takes a Spec for any tensor, "
+                                "launches nothing.";
 
 static PyMethodDef methods[] = {
     {"cast_f16_f16", AICF_FUNCTION(cast_f16_f16), doc__f16_f16},
@@ -95,6 +109,7 @@ static PyMethodDef methods[] = {
     {"cast", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

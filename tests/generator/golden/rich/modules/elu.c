@@ -52,6 +52,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 static const char doc__f32[] = "elu_f32($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
                                "--\n\n"
                                "Exponential below 0.\n\n"
@@ -87,6 +94,12 @@ static const char doc_explain[] = "explain($module, x, out=None, *, alpha=1.0, s
                                   "kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
+static const char doc_infer[] = "infer($module, x, *, out=None, alpha=1.0, stream=None, "
+                                "kernel=None)\n"
+                                "--\n\n"
+                                "The Specs of all outs, as elu() would make them. Checks what it "
+                                "checks, raises what it raises; takes a Spec for any tensor, "
+                                "launches nothing.";
 
 static PyMethodDef methods[] = {
     {"elu_f32", AICF_FUNCTION(elu_f32), doc__f32},
@@ -96,6 +109,7 @@ static PyMethodDef methods[] = {
     {"elu", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

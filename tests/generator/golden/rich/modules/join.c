@@ -52,6 +52,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 static const char doc__f32[] = "join_f32($module, xs, out, *, axis=0, stream=None, kernel=None)\n"
                                "--\n\n"
                                "Joined along one axis.\n\n"
@@ -87,6 +94,12 @@ static const char doc_explain[] = "explain($module, xs, out=None, *, axis=0, str
                                   "kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
+static const char doc_infer[] = "infer($module, xs, *, out=None, axis=0, stream=None, "
+                                "kernel=None)\n"
+                                "--\n\n"
+                                "The Specs of all outs, as join() would make them. Checks what it "
+                                "checks, raises what it raises; takes a Spec for any tensor, "
+                                "launches nothing.";
 
 static PyMethodDef methods[] = {
     {"join_f32", AICF_FUNCTION(join_f32), doc__f32},
@@ -96,6 +109,7 @@ static PyMethodDef methods[] = {
     {"join", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

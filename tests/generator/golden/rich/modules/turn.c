@@ -38,6 +38,13 @@ explained(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return state->core->explain(state->handle, args, nargs, kwnames);
 }
 
+static PyObject *
+inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return state->core->infer(state->handle, args, nargs, kwnames);
+}
+
 static const char doc__i32[] = "turn_i32($module, x, out, *, perm, stream=None, kernel=None)\n"
                                "--\n\n"
                                "Axes permuted, then reduced.\n\n"
@@ -61,6 +68,11 @@ static const char doc_explain[] = "explain($module, x, out=None, *, perm, stream
                                   "kernel=None)\n"
                                   "--\n\n"
                                   "One line a kernel: it fits, or what does not, with its values.";
+static const char doc_infer[] = "infer($module, x, *, out=None, perm, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "The Specs of all outs, as turn() would make them. Checks what it "
+                                "checks, raises what it raises; takes a Spec for any tensor, "
+                                "launches nothing.";
 
 static PyMethodDef methods[] = {
     {"turn_i32", AICF_FUNCTION(turn_i32), doc__i32},
@@ -68,6 +80,7 @@ static PyMethodDef methods[] = {
     {"turn", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
+    {"infer", AICF_FUNCTION(inferred), doc_infer},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,9 +6,9 @@ Two paragraphs: 100% "quoted", */ and \\."""
 from collections.abc import Sequence
 from typing import Generic, Literal, NamedTuple, TypeAlias, overload
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal["wide", "tile", "plain", "loop"]
 
@@ -117,11 +117,11 @@ def bind(
     kernel: _Kernel | None = None,
 ) -> Call: ...
 def explain(
-    x: TensorLike,
-    bias: TensorLike | None = None,
-    out: TensorLike | bool | None = None,
-    mean: TensorLike | bool | None = None,
-    where_most: TensorLike | bool | None = None,
+    x: Described,
+    bias: Described | None = None,
+    out: Described | bool | None = None,
+    mean: Described | bool | None = None,
+    where_most: Described | bool | None = None,
     *,
     axes: int | Sequence[int] | None = None,
     axis: int = -1,
@@ -130,10 +130,29 @@ def explain(
     alpha: float = 1.0,
     deep: bool = True,
     H: int,
-    lr: float | TensorLike,
-    step: int | TensorLike = 1,
+    lr: float | TensorLike | Spec,
+    step: int | TensorLike | Spec = 1,
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+    x: Described,
+    bias: Described | None = None,
+    *,
+    out: Described | bool | None = None,
+    mean: Described | bool | None = None,
+    where_most: Described | bool | None = None,
+    axes: int | Sequence[int] | None = None,
+    axis: int = -1,
+    pad: int | Sequence[int] = (0, 1),
+    act: Literal["none", "relu"] = 'none',
+    alpha: float = 1.0,
+    deep: bool = True,
+    H: int,
+    lr: float | TensorLike | Spec,
+    step: int | TensorLike | Spec = 1,
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Generic, Literal, NamedTuple, TypeAlias
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal["loop"]
 
@@ -45,14 +45,24 @@ def bind(
     kernel: _Kernel | None = None,
 ) -> Call: ...
 def explain(
-    x: TensorLike,
-    sum: TensorLike | bool | None = None,
-    most: TensorLike | bool | None = None,
+    x: Described,
+    sum: Described | bool | None = None,
+    most: Described | bool | None = None,
     *,
     axes: int | Sequence[int] = (0, -1),
     keepdim: bool = False,
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+    x: Described,
+    *,
+    sum: Described | bool | None = None,
+    most: Described | bool | None = None,
+    axes: int | Sequence[int] = (0, -1),
+    keepdim: bool = False,
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal["chunks", "loop", "loop_toy"]
 
@@ -38,12 +38,20 @@ def bind(
     kernel: _Kernel | None = None,
 ) -> Call: ...
 def explain(
-    xs: Sequence[TensorLike],
-    out: TensorLike | bool | None = None,
+    xs: Sequence[Described],
+    out: Described | bool | None = None,
     *,
     axis: int = 0,
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+    xs: Sequence[Described],
+    *,
+    out: Described | bool | None = None,
+    axis: int = 0,
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal["multi", "loop"]
 
@@ -38,12 +38,20 @@ def bind(
     kernel: _Kernel | None = None,
 ) -> Call: ...
 def explain(
-    p: Sequence[TensorLike],
-    grads: Sequence[TensorLike],
+    p: Sequence[Described],
+    grads: Sequence[Described],
     *,
-    lr: float | TensorLike,
+    lr: float | TensorLike | Spec,
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+    p: Sequence[Described],
+    grads: Sequence[Described],
+    *,
+    lr: float | TensorLike | Spec,
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row

@@ -3,6 +3,8 @@
 
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from aicf_rt import Spec
+
 
 class DLPackTensor(Protocol):
     """torch, jax, cupy, numpy, and whoever else speaks DLPack."""
@@ -31,6 +33,7 @@ class CudaStream(Protocol):
 
 
 TensorLike: TypeAlias = DLPackTensor | CudaArray | Buffer
+Described: TypeAlias = TensorLike | Spec  # what is only asked about
 TensorT = TypeVar("TensorT", bound=TensorLike)
 Stream: TypeAlias = int | CudaStream | None
 Dtype: TypeAlias = object  # "f32", "float32", torch.float32, numpy.float32, ...

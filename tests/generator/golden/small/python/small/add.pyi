@@ -3,9 +3,9 @@
 
 from typing import Literal, TypeAlias
 
-from aicf_rt import Call
+from aicf_rt import Call, Spec
 
-from ._typing import Row, Stream, Strings, TensorLike, TensorT
+from ._typing import Described, Row, Stream, Strings, TensorLike, TensorT
 
 _Kernel: TypeAlias = Literal["vec", "strided", "loop"]
 
@@ -37,12 +37,20 @@ def bind(
     kernel: _Kernel | None = None,
 ) -> Call: ...
 def explain(
-    a: TensorLike,
-    b: TensorLike,
-    out: TensorLike | bool | None = None,
+    a: Described,
+    b: Described,
+    out: Described | bool | None = None,
     *,
     stream: Stream = None,
     kernel: _Kernel | None = None,
 ) -> Strings: ...
+def infer(
+    a: Described,
+    b: Described,
+    *,
+    out: Described | bool | None = None,
+    stream: Stream = None,
+    kernel: _Kernel | None = None,
+) -> tuple[Spec, ...]: ...
 
 capability: Row
