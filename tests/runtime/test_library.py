@@ -38,10 +38,18 @@ def declared() -> set[str]:
     """The functions and objects that the public headers promise."""
     text = "".join(
         (building.ROOT / "include" / "aicf" / name).read_text(encoding="utf-8")
-        for name in ("tensor.h", "call.h", "cpu/openblas.h", "backend/cpu.h", "backend/cuda.h")
+        for name in (
+            "tensor.h",
+            "call.h",
+            "cpu/convert.h",
+            "cpu/openblas.h",
+            "backend/cpu.h",
+            "backend/cuda.h",
+        )
     )
     text = re.sub(r"/\*.*?\*/|static inline[^}]*}", "", text, flags=re.DOTALL)
-    objects = re.findall(r"^extern const aicf_backend (\w+);", text, re.MULTILINE)
+    lists = re.findall(r"^extern const aicf_(?:backend|converter) ([^;]*);", text, re.MULTILINE)
+    objects = re.findall(r"\w+", " ".join(lists))
     functions = re.findall(r"^(?:[a-z][\w \*]*?\b)?(aicf_\w+)\(", text, re.MULTILINE)
     assert len(functions) > 20
     return set(objects) | {f for f in functions if not f.endswith("_fn")}
