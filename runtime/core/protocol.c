@@ -136,10 +136,16 @@ finish_read(frame *f, int i)
 
     aicf_tensor_settle(t);
     t->read_only |= s->framework == FRAMEWORK_JAX;
-    if (s->framework == FRAMEWORK_TORCH && torch_may_be_negative(t)) {
-        return torch_ask_negative(f->core, f->objects[i], t);
+    if (s->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t)) {
+        return 0;
     }
-    return 0;
+    int done = torch_ask_negative(f->core, f->objects[i], t);
+    if (done == 0 && t->refused == AICF_CHECK_NEGATIVE) {
+        tensor_release(t); /* Python ran: of one that was borrowed, nothing is known any more */
+        tensor_refuse(t, AICF_CHECK_NEGATIVE);
+        t->source = s;
+    }
+    return done;
 }
 
 /* Torch has many tensors without plain memory (sparse, meta, quantized, those that its transforms

@@ -36,7 +36,7 @@ def same(array: Any, spec: Any) -> bool:
         return True
     counted = [s for n, s in zip(spec.shape, spec.strides, strict=True) if n > 1 and array.size]
     said = (spec.shape, spec.dtype, counted, spec.device)
-    return said == (array.shape, NAMES[array.dtype], strides_of(array), "cpu")
+    return bool(said == (array.shape, NAMES[array.dtype], strides_of(array), "cpu"))
 
 
 def results(answer: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def agree(module: Any, row: dict[str, Any], args: Any, named: dict[str, Any]) ->
         for array, spec in zip(results(ran[1]), said[1], strict=False):
             given = any(array is v for v in named.values())
             assert same(array, spec) or (given and array.shape == spec.shape), (args, named, said)
-    return ran[0] == "ok"
+    return bool(ran[0] == "ok")
 
 
 @pytest.mark.promise("DOORS-infer")

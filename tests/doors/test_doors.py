@@ -1,0 +1,51 @@
+"""Every bad call through every door: one verdict, one message."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+import pytest
+
+from doors.cases import CASES, ELSEWHERE, Case
+from doors.doors import (
+    CORE,
+    Door,
+    agree,
+    expected,
+    module_of,
+)
+from modules.conftest import ROOT
+
+
+def needs(case: Case, guest: str) -> bool:
+    return any(getattr(a, "of", None) == guest for a in case.args)
+
+
+def check(zoo: ModuleType, doors: list[Door], case: Case) -> None:
+    module = module_of(zoo, case)
+    faults = []
+    for door in doors:
+        if not door.takes(case):
+            continue
+        said, wanted = door.ask(module, case), expected(case, door)
+        if not agree(said, wanted):
+            faults.append(f"{door.name}:\n    {said}\n    {wanted}")
+    assert not faults, "\n".join(["", *faults])
+
+
+@pytest.mark.promise("DOORS-same", "FAULT-15", "FAULT-16")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_one_verdict_through_every_door(zoo: ModuleType, case: Case) -> None:
+    if needs(case, "torch"):
+        pytest.importorskip("torch")
+    check(zoo, CORE, case)
+
+
+@pytest.mark.promise("DOORS-same")
+def test_every_check_has_a_case() -> None:
+    header = (ROOT / "include/aicf/status.h").read_text()
+    known = set(re.findall(r"\bAICF_CHECK_(\w+)", header)) - {"NONE"}
+    met = {case.what for case in CASES if not case.misuse}
+    assert met.isdisjoint(ELSEWHERE)
+    assert met | ELSEWHERE.keys() == known
