@@ -239,7 +239,7 @@ using small = shape<64, 64, 64, 6, 2, 2>;
 
 template <typename T>
 aicf_status
-launch(const problem<T> &p, aicf_stream stream)
+launch_mma(const problem<T> &p, aicf_stream stream)
 {
     if (is_thin(p)) {
         return launch_thin(p, stream);
@@ -256,7 +256,7 @@ launch(const problem<T> &p, aicf_stream stream)
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
         double beta, aicf_gemm_act act, aicf_stream stream)                                      \
     {                                                                                            \
-        return aicf::gemm::launch(                                                               \
+        return aicf::gemm::launch_mma(                                                           \
             aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
             stream);                                                                             \
     }
