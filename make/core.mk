@@ -21,8 +21,10 @@ CORE_FILES := $(patsubst runtime/python/aicf_rt/%,%,$(filter-out %/__pycache__,$
 $(CORE_FILES:%=$(AICF_RT)/%): $(AICF_RT)/%: runtime/python/aicf_rt/%
 	@mkdir -p $(@D) && cp $< $(AICF_NEW) && mv -f $(AICF_NEW) $@
 
+include make/xla.mk
+
 # A file that went, or a suffix, leaves the package.
-core_outputs := _core$(AICF_SUFFIX) $(CORE_FILES)
+core_outputs := _core$(AICF_SUFFIX) $(XLA_NAME) $(CORE_FILES)
 $(eval $(call aicf_record,core-outputs,core_outputs,$(AICF_SH) prune_names $(AICF_RT) \
     $(B)/flags/core-outputs $(core_outputs)))
 runtime: $(CORE) $(CORE_FILES:%=$(AICF_RT)/%) $(B)/flags/core-outputs

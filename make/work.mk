@@ -5,7 +5,7 @@
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
 	@sed -n 's/^#? \(.*\)/  \1/p' make/work.mk
-#? variables: OPS="add relu" only these  CUDA=0|1 CPU=0|1  CUDA_ARCHS="80 90 90a compute_90"  DEBUG=1
+#? variables: OPS="add relu" only these  CUDA=0|1 CPU=0|1 JAX=0|1  CUDA_ARCHS="80 90 90a compute_90"  DEBUG=1
 #?            V=1 show commands  B=FOLDER GEN=FOLDER TABLE=FILE  CC CFLAGS NVCC NVCCFLAGS PYTHON  OPGEN=
 
 clean: ## remove what was built, and generated/ unless it came in a tarball

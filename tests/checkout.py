@@ -49,7 +49,7 @@ class Checkout:
 
     root: Path
     variables: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {"CUDA": "0", "PYTHON": sys.executable}
+        default_factory=lambda: {"CUDA": "0", "JAX": "0", "PYTHON": sys.executable}
     )
 
     def make(
