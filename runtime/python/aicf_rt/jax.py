@@ -1,0 +1,300 @@
+"""What every generated `PACKAGE.jax` shares: ops as functions of jax's arrays, under `jit`, `grad`
+and `vmap`. Importing it imports jax; nothing else of this package does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import Spec, Unsupported
+from .jax_call import DTYPES, NAMES, Form, Functions, Like, function
+from .jax_row import Param, Row, canonical, row_read, signature, variant_of
+
+try:
+    from . import _xla
+except ImportError as error:
+    raise ImportError(
+        f"aicf_rt was built without XLA's FFI ({error}): build it where PYTHON has jaxlib, as in "
+        "`make JAX=1 PYTHON=.venv/bin/python`, or set XLA_INCLUDE",
+        name="aicf_rt._xla",
+    ) from error
+
+
+def _register() -> None:
+    for (target, platform), handler in _xla.handlers().items():
+        try:
+            jax.ffi.register_ffi_target(target, handler, platform=platform)
+        except Exception as error:
+            major, minor = _xla.API
+            raise ImportError(
+                f"jaxlib {jax.lib.__version__} does not take aicf_rt._xla, which was built for "
+                f"version {major}.{minor} of XLA's FFI: build it again with this jaxlib ({error})",
+                name="aicf_rt._xla",
+            ) from error
+
+
+_register()
+
+
+class Op:
+    """An op of a table as a function: tensors by position, attributes and scalars by name. Gives
+    what the op's generic form gives; of arguments that it would write in place the new values."""
+
+    def __init__(self, row: Row, functions: Functions) -> None:
+        self.__name__ = self.__qualname__ = row.name
+        self.__module__ = f"{row.package}.jax"
+        self.__doc__ = row.doc
+        self.__signature__ = signature(row)
+        self._row = row
+        self._functions = functions
+        self._module: Any = None
+        self._result = _result_type(row)
+        with contextlib.suppress(ModuleNotFoundError):  # not built: said when it is called
+            self._load()
+
+    def __repr__(self) -> str:
+        return f"<op {self.__module__}.{self.__name__}>"
+
+    def _load(self) -> Any:
+        if self._module is None:
+            module = import_module(f"{self._row.package}.{self._row.name}")
+            _xla.register(module)
+            self._module = module
+        return self._module
+
+    def __call__(self, *tensors: Any, **keywords: Any) -> Any:
+        row = self._row
+        in_place, outs, want = self._run(tensors, keywords)
+        # What is optional has no gradient.
+        outs = [
+            jax.lax.stop_gradient(x) if p.optional and x is not None else x
+            for p, x in zip(row.outs, outs, strict=True)
+        ]
+        if len(in_place) + len(outs) == 1:
+            return (*in_place, *outs)[0]
+        required = [not p.optional for p in row.outs]
+        if not in_place and sum(required) == 1 and list(want) == required:
+            return outs[0]
+        return self._result(*in_place, *outs)
+
+    def for_gradient(
+        self, *tensors: Any, want: Sequence[bool] | None = None, **keywords: Any
+    ) -> Any:
+        """As rows' gradients call it: the one out, or all of them, None where not wanted."""
+        for p, wanted in zip(self._row.outs, want or (), strict=bool(want)):
+            if p.optional and wanted:
+                keywords[p.name] = True
+        _, outs, _ = self._run(tensors, keywords)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _run(self, tensors: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """New values of what is written in place; outs, None where not computed; which were."""
+        row = self._row
+        _refuse(row, keywords)
+        given = _Given(row, tensors, keywords)
+        specs = self._infer(given)
+        given.check()
+        form, operands = given.form(self._functions, specs)
+        results = iter(function(form)(*operands))
+        in_place: list[Any] = []
+        for p, t in zip(row.inputs, form.tensors, strict=True):
+            if p.role == "INOUT":
+                own = None if t is None else tuple(next(results) for _ in t)
+                in_place.append(own if p.is_list or own is None else own[0])
+        return in_place, [next(results) if w else None for w in form.want], form.want
+
+    def _infer(self, given: _Given) -> Sequence[Spec]:
+        """The outs, or the refusal of every other way to call the op. Where a traced call will run
+        is not known: it is refused if it can run neither on the likely device nor on the host."""
+        infer = self._load().infer
+        platform = given.platform
+        tensors, keywords = given.described(platform)
+        found: Sequence[Spec]
+        try:
+            found = infer(*tensors, **keywords)
+        except Unsupported as refusal:
+            if platform == "cpu" or not given.traced:
+                raise
+            tensors, keywords = given.described("cpu")
+            try:
+                found = infer(*tensors, **keywords)
+            except Unsupported:
+                raise refusal from None
+        return found
+
+
+def _result_type(row: Row) -> Any:
+    names = [p.name for p in (*row.inputs, *row.outs) if p.role in ("INOUT", "OUT")]
+    return namedtuple(row.name, names)
+
+
+def _refuse(row: Row, keywords: Mapping[str, Any]) -> None:
+    """What has no meaning in jax."""
+    if keywords.get("stream") is not None:
+        raise TypeError(f"{row.name}: stream: XLA runs ops on its own: leave it out")
+    for p in row.outs:
+        if not isinstance(keywords.get(p.name), bool | None):
+            raise TypeError(
+                f"{row.name}: {p.name}: jax's arrays are not written: leave it out, and take the "
+                "result"
+            )
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, jax.Array)
+
+
+class _Given:
+    """The arguments of one call, as they were given: numpy's arrays became jax's."""
+
+    def __init__(self, row: Row, tensors: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        self.row = row
+        self.positional = [_taken(x) for x in tensors]
+        names = {p.name for p in (*row.inputs, *row.scalars)}
+        self.keywords = {k: _taken(v) if k in names else v for k, v in keywords.items()}
+        self.keywords.pop("stream", None)
+        dtype = self.keywords.get("dtype")
+        if dtype is not None and not isinstance(dtype, str):
+            self.keywords["dtype"] = NAMES.get(jnp.dtype(dtype), str(jnp.dtype(dtype)))
+        values = [*self.positional, *(v for k, v in self.keywords.items() if k in names)]
+        self.arrays = [
+            x for v in values for x in (v if isinstance(v, list | tuple) else (v,)) if _is_array(x)
+        ]
+
+    @property
+    def traced(self) -> bool:
+        return any(isinstance(x, jax.core.Tracer) for x in self.arrays)
+
+    @property
+    def platform(self) -> str:
+        """Where it will run, as far as that is known: "cpu", "cuda"."""
+        held = [x for x in self.arrays if not isinstance(x, jax.core.Tracer)]
+        device = jax.config.jax_default_device
+        if held:
+            device = next(iter((next((x for x in held if x.committed), held[0])).devices()))
+        name = getattr(device, "platform", device) or jax.default_backend()
+        return "cuda" if name in ("gpu", "cuda") else str(name)
+
+    def described(self, platform: str) -> tuple[list[Any], dict[str, Any]]:
+        """The call as `infer` takes it."""
+
+        def describe(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return [describe(item) for item in x]
+            if not _is_array(x):
+                return x
+            if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+                raise TypeError(f"{self.row.name}: an array of {x.dtype} is no tensor")
+            if not all(isinstance(n, int) for n in x.shape):
+                raise NotImplementedError(
+                    f"{self.row.name}: sizes that are not known, as in {x.shape}, are no input of "
+                    "an op: export a program for each size"
+                )
+            return Spec(x.shape, NAMES.get(x.dtype, x.dtype), device=platform)
+
+        return [describe(x) for x in self.positional], {
+            k: describe(v) if k != "dtype" else v for k, v in self.keywords.items()
+        }
+
+    def value(self, p: Param) -> Any:
+        index = [q.name for q in self.row.inputs].index(p.name) if p.role != "SCALAR" else -1
+        if 0 <= index < len(self.positional):
+            return self.positional[index]
+        return self.keywords.get(p.name)
+
+    def check(self) -> None:
+        """Of what the op takes from others, jax does not."""
+        for p in self.row.inputs:
+            value = self.value(p)
+            for x in value if p.is_list and value is not None else (value,):
+                if x is not None and not _is_array(x):
+                    raise TypeError(
+                        f"{self.row.name}: {p.name}: takes jax's and numpy's arrays here, not "
+                        f"{type(x).__module__}.{type(x).__qualname__}: jax.dlpack.from_dlpack "
+                        "makes one of it"
+                    )
+
+    def form(self, functions: Functions, specs: Sequence[Spec]) -> tuple[Form, list[Any]]:
+        """What `infer` let pass, with the outs that it gave: the static part, and the operands."""
+        row = self.row
+        values = [self.value(p) for p in row.inputs]
+        grouped = [
+            None if v is None else tuple(v) if p.is_list else (v,)
+            for p, v in zip(row.inputs, values, strict=True)
+        ]
+        outs = tuple(Like(s.shape, DTYPES[s.dtype]) for s in specs)
+        variant = self._variant(grouped, outs)
+        form = Form(
+            row=row,
+            functions=functions,
+            variant=variant,
+            tensors=tuple(
+                None if g is None else tuple(Like(x.shape, x.dtype) for x in g) for g in grouped
+            ),
+            outs=outs,
+            want=self._want(),
+            attributes=tuple((a.name, self._attribute(a, grouped)) for a in row.attrs),
+            kernel=self.keywords.get("kernel"),
+        )
+        operands = [x for g in grouped for x in g or ()]
+        operands += [self._scalar(p, row.variants[variant][p.name]) for p in row.scalars]
+        return form, operands
+
+    def _want(self) -> tuple[bool, ...]:
+        asked = [not p.optional or bool(self.keywords.get(p.name)) for p in self.row.outs]
+        return tuple(asked) if any(asked) else (True,) * len(asked)
+
+    def _variant(self, grouped: Sequence[Any], outs: Sequence[Like]) -> str:
+        inputs = zip(self.row.inputs, grouped, strict=True)
+        dtypes = {p.name: NAMES[given[0].dtype] for p, given in inputs if given}
+        dtypes |= {p.name: NAMES[s.dtype] for p, s in zip(self.row.outs, outs, strict=True)}
+        return variant_of(self.row, dtypes)
+
+    def _attribute(self, attr: Any, grouped: Sequence[Any]) -> Any:
+        names = [p.name for p in self.row.inputs]
+        model = grouped[names.index(attr.of)] if attr.of else None
+        rank = model[0].ndim if model else 0
+        return canonical(attr, self.keywords.get(attr.name, attr.default), rank)
+
+    def _scalar(self, p: Param, dtype: str) -> jax.Array:
+        """An operand: another value is no other program."""
+        value = self.keywords.get(p.name, p.default)
+        if _is_array(value):
+            return value
+        return _constant(value, DTYPES[dtype])
+
+
+def _taken(value: Any) -> Any:
+    """numpy's arrays as jax takes them; all else is left for the op to judge."""
+    if type(value) is np.ndarray and value.dtype in NAMES:
+        return jnp.asarray(value)
+    return [_taken(x) for x in value] if isinstance(value, list | tuple) else value
+
+
+def _constant(value: Any, dtype: np.dtype[Any]) -> jax.Array:
+    """A number in the row's dtype, also in one of 64 bits that jax makes no arrays of by itself."""
+    if dtype.itemsize < 8 or jax.config.jax_enable_x64:
+        return jnp.asarray(value, dtype)
+    enable = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    with enable(True):
+        return jnp.asarray(value, dtype)
+
+
+def ops(table: Mapping[str, Any], gradients: Mapping[str, Any]) -> dict[str, Op]:
+    """The ops of a package, from its `_table.load()` and its `_gradients.GRADIENTS`."""
+    functions = Functions()
+    found = {
+        name: Op(row_read(table, name, gradients.get(name)), functions) for name in table["ops"]
+    }
+    functions.ops.update({name: op.for_gradient for name, op in found.items()})
+    return found
+
+
+__all__ = ["Op", "ops"]
