@@ -2,9 +2,10 @@
    one that the C type cannot hold, is outside the capability: the call notes which attribute it
    was.
 
-   bool takes True and False alone. int, axis and their lists take whatever has __index__, but no
-   bool; float takes whatever has __float__ or __index__, but no bool. No tensor is a number here:
-   reading one from a device would synchronise. */
+   bool takes True and False alone, and numpy's. int, axis and their lists take whatever has
+   __index__, but no bool; float takes whatever has __float__ or __index__, but no bool. No tensor
+   is a number here, for reading one from a device would synchronise, but an array of numpy's
+   without dims, which is its one element. */
 #include "core.h"
 
 #include <math.h>
@@ -40,6 +41,39 @@ is_tensor_like(PyObject *value)
 {
     return !PyLong_Check(value) && !PyFloat_Check(value) &&
            (has(value, "__dlpack__") || has(value, "__cuda_array_interface__"));
+}
+
+static bool
+is_array_of_no_dims(PyObject *value)
+{
+    if (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) ||
+        PyTuple_Check(value) || !type_is(Py_TYPE(value), "numpy", "ndarray") ||
+        type_is(Py_TYPE(value), "numpy.ma", "MaskedArray")) {
+        return false;
+    }
+    PyObject *dims = PyObject_GetAttrString(value, "ndim");
+    bool none = dims && PyLong_Check(dims) && PyLong_AsLong(dims) == 0;
+    Py_XDECREF(dims);
+    PyErr_Clear();
+    return none;
+}
+
+/* The element of an array of no dims as numpy's scalar; anything else as it is. A new reference. */
+static PyObject *
+element_of(PyObject *value)
+{
+    if (!is_array_of_no_dims(value)) {
+        return Py_NewRef(value);
+    }
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *element = nothing ? PyObject_GetItem(value, nothing) : NULL;
+    Py_XDECREF(nothing);
+    if (!element || !type_is(Py_TYPE(element), "numpy", "generic")) {
+        PyErr_Clear(); /* objects, and what a mask hides */
+        Py_XDECREF(element);
+        element = Py_NewRef(value);
+    }
+    return element;
 }
 
 /* 1: read, 0: does not fit 64 bits, and the nearest that does was read, -1 with an exception.
@@ -95,7 +129,8 @@ real_read(PyObject *value, double *number)
     return 1;
 }
 
-/* numpy's complex numbers have __float__, which drops half of them, and so have its bools. */
+/* numpy's complex numbers have __float__, which drops half of them, and so have its bools, texts
+   and the like. */
 static bool
 takes_real(PyObject *value)
 {
@@ -104,7 +139,8 @@ takes_real(PyObject *value)
     }
     return !PyBool_Check(value) && !PyComplex_Check(value) && !is_tensor_like(value) &&
            !type_is(Py_TYPE(value), "numpy", "complexfloating") &&
-           !type_is(Py_TYPE(value), "numpy", "bool_") &&
+           (type_is(Py_TYPE(value), "numpy", "number") ||
+            !type_is(Py_TYPE(value), "numpy", "generic")) &&
            (PyFloat_Check(value) || PyIndex_Check(value) ||
             has((PyObject *)Py_TYPE(value), "__float__"));
 }
@@ -133,11 +169,12 @@ real_bound(aicf_call *call, const aicf_attr *attr, double number)
 static int
 bool_set(aicf_call *call, const aicf_attr *attr, void *place, PyObject *value)
 {
-    if (!PyBool_Check(value)) {
+    if (!PyBool_Check(value) && !type_is(Py_TYPE(value), "numpy", "bool_")) {
         return misuse(call, attr, "True or False", value);
     }
-    *(bool *)place = value == Py_True;
-    return 0;
+    int truth = PyObject_IsTrue(value);
+    *(bool *)place = truth > 0;
+    return truth < 0 ? -1 : 0;
 }
 
 static int
@@ -206,12 +243,13 @@ items_of(const aicf_call *call, const aicf_attr *attr, PyObject *value)
 static int
 ints_fill(aicf_call *call, const aicf_attr *attr, int64_t *place, PyObject *items, Py_ssize_t count)
 {
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (one_int_set(call, attr, &place[i], PyTuple_GetItem(items, i)) < 0) {
-            return -1;
-        }
+    int done = 0;
+    for (Py_ssize_t i = 0; i < count && done == 0; i++) {
+        PyObject *item = element_of(PyTuple_GetItem(items, i));
+        done = one_int_set(call, attr, &place[i], item);
+        Py_DECREF(item);
     }
-    return 0;
+    return done;
 }
 
 static int
@@ -277,7 +315,10 @@ static attribute_fn *const setters[] = {
 int
 attribute_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
 {
-    return setters[attr->kind](call, attr, (char *)call + attr->offset, value);
+    PyObject *element = element_of(value);
+    int done = setters[attr->kind](call, attr, (char *)call + attr->offset, element);
+    Py_DECREF(element);
+    return done;
 }
 
 /* ---- scalars --------------------------------------------------------------------------------- */
@@ -327,6 +368,23 @@ scalar_set_real(aicf_call *call, const aicf_attr *attr, aicf_scalar *scalar, PyO
     return fits < 0 ? -1 : 1;
 }
 
+/* The number of an array of no dims, none of which is out of range. */
+static void
+scalar_set_element(
+    aicf_call *call, const aicf_attr *attr, aicf_scalar *scalar, PyObject *array, bool integer,
+    bool real)
+{
+    PyObject *element = element_of(array);
+    *scalar = (aicf_scalar){.dtype = 0};
+    if (takes_int(element) && (integer || real)) {
+        scalar_set_int(call, attr, scalar, element);
+    } else if (takes_real(element) && real) {
+        scalar_set_real(call, attr, scalar, element);
+    }
+    PyErr_Clear();
+    Py_DECREF(element);
+}
+
 /* prepare turns the number into the row's dtype: which one it came as is in the scalar's. */
 int
 scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
@@ -344,6 +402,10 @@ scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value)
     }
     if (takes_real(value) && real) {
         return scalar_set_real(call, attr, scalar, value);
+    }
+    if (is_array_of_no_dims(value)) {
+        scalar_set_element(call, attr, scalar, value, integer, real);
+        return 0;
     }
     if (is_tensor_like(value) || PyObject_CheckBuffer(value) || spec_is(value)) {
         return 0;

@@ -240,8 +240,12 @@ rounded(size_t bytes)
 int arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 /* attribute.c: a value into its place in the call. */
 int attribute_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
-/* A number for a scalar. 1: set, 0: it is a tensor, -1 with an exception. */
+/* A number for a scalar. 1: set, 0: it is a tensor, -1 with an exception. Of an array of numpy's of
+   no dims both: its number is set, if it is one, and it is a tensor. */
 int scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
+/* scalar.c: such an array is a tensor no more where the row takes only its number. Requires the
+   tensors. */
+void scalars_settle(frame *f);
 /* options.c: stream=, kernel=, dtype= */
 int option_stream(frame *f, PyObject *value);
 int option_kernel(frame *f, PyObject *value);

@@ -26,6 +26,9 @@ attempt(
         return NULL;
     }
     if (frame_read(&f, false) == 0) {
+        if (f.op->scalars) {
+            scalars_settle(&f);
+        }
         aicf_status status = frame_run(&f);
         bool judged = status.kind == AICF_OK || status.kind == AICF_UNSUPPORTED;
         verdict = judged ? PyBool_FromLong(status.kind == AICF_OK)

@@ -73,6 +73,9 @@ refusal_find(const frame *f)
 void
 variant_choose(frame *f)
 {
+    if (f->op->scalars) {
+        scalars_settle(f);
+    }
     if (f->status.kind == AICF_OK) {
         f->status = refusal_find(f);
     }

@@ -82,7 +82,9 @@ INT_CASES: list[tuple[object, object]] = [
     (True, MISUSE), (False, MISUSE), (3.0, MISUSE), (-0.0, MISUSE), (math.nan, MISUSE),
     (math.inf, MISUSE), (np.float32(3), MISUSE), ("3", MISUSE), (b"3", MISUSE), (None, MISUSE),
     ([3], MISUSE), (decimal.Decimal(3), MISUSE), (fractions.Fraction(3), MISUSE), (3j, MISUSE),
-    (np.ones(1, "i8"), MISUSE), (np.array(3), MISUSE),
+    (np.ones(1, "i8"), MISUSE), (np.array(3), 3.0), (np.array(7, "u1"), 7.0),
+    (np.array(101), UNSUPPORTED), (np.array(3.0), MISUSE), (np.array(True), MISUSE),
+    (np.array(3, object), MISUSE), (np.ma.array(3), MISUSE), (np.ma.masked, MISUSE),
 ]  # fmt: skip
 
 
@@ -104,7 +106,9 @@ FLOAT_CASES: list[tuple[object, object]] = [
     (decimal.Decimal("NaN"), UNSUPPORTED), (decimal.Decimal("1e999"), UNSUPPORTED),
     (np.True_, MISUSE), (np.False_, MISUSE), (np.complex128(0.5), MISUSE), (math, MISUSE),
     (True, MISUSE), (False, MISUSE), ("0.5", MISUSE), (b"1", MISUSE), (None, MISUSE), (1j, MISUSE),
-    (np.complex64(1), MISUSE), ([0.5], MISUSE), (np.ones(1), MISUSE), (np.array(0.5), MISUSE),
+    (np.complex64(1), MISUSE), ([0.5], MISUSE), (np.ones(1), MISUSE), (np.array(0.5), 0.5),
+    (np.array(1, "i2"), 1.0), (np.array(2.5, "f4"), UNSUPPORTED), (np.array(True), MISUSE),
+    (np.array(1j), MISUSE), (np.array("0.5"), MISUSE), (np.array(None), MISUSE),
 ]  # fmt: skip
 
 
@@ -133,7 +137,11 @@ def test_a_tensor_is_no_number(zoo: Any) -> None:
         (0, MISUSE),
         (None, MISUSE),
         ("", MISUSE),
-        (np.True_, MISUSE),
+        (np.True_, 2.0),
+        (np.False_, 1.0),
+        (np.array(True), 2.0),
+        (np.array([True]), MISUSE),
+        (np.int8(1), MISUSE),
     ],
 )
 def test_a_bool_attribute(zoo: Any, value: object, want: object) -> None:
@@ -354,6 +362,43 @@ def test_a_scalar_that_has_a_buffer(zoo: Any, unsupported: type[Exception]) -> N
         with pytest.raises(unsupported, match="shift: by: "):
             zoo.shift.shift(np.ones(3, "f4"), by=by)
     assert zoo.shift.shift(np.ones(3, "?"), by=np.True_).tolist() == [False] * 3
+
+
+@pytest.mark.promise("A7")
+def test_a_scalar_in_an_array_of_no_dims(zoo: Any, unsupported: type[Exception]) -> None:
+    """Of the row's dtype it is a tensor, whose value a bound call sees change; of another it is the
+    number that it was."""
+    x, out = np.ones(3, "f4"), np.zeros(3, "f4")
+    for by in (np.array(2.0), np.array(2), np.array(2, "u1"), np.array(2, "f2")):
+        assert zoo.shift.shift(x, by=by).tolist() == [3.0] * 3
+        assert zoo.shift.shift_f32(x, out, by=by) is True
+        call = zoo.shift.bind(x, out, by=by)
+        by[...] = 5
+        call()
+        assert out.tolist() == [3.0] * 3
+        call.set(x=x + 1)
+        call()
+        assert out.tolist() == [4.0] * 3
+        call.set(by=by)
+        call()
+        assert out.tolist() == [7.0] * 3
+    by = np.array(2, "f4")
+    call = zoo.shift.bind(x, out, by=by)
+    by[...] = 5
+    call()
+    assert out.tolist() == [6.0] * 3
+    with pytest.raises(unsupported, match="shift: by: a scalar is a number or one element of i32"):
+        call.set(x=np.ones(3, "i4"), out=np.ones(3, "i4"))
+    ints = np.ones(3, "i4")
+    assert zoo.shift.shift(ints, by=np.array(2.0)).tolist() == [3] * 3
+    for by in (np.array(0.5), np.array(2**31)):
+        with pytest.raises(unsupported, match=r"shift: by = .* is out of range; allowed: what its"):
+            zoo.shift.shift(ints, by=by)
+        assert zoo.shift.shift_i32(ints, ints.copy(), by=by) is False
+    for by in (np.array(True), np.array(1j), np.ones(1), np.ma.array(2.0)):
+        with pytest.raises(unsupported, match="shift: by: "):
+            zoo.shift.shift(x, by=by)
+    assert zoo.shift.shift(np.ones(3, "?"), by=np.array(True)).tolist() == [False] * 3
 
 
 @pytest.mark.promise("A7")
