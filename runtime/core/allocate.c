@@ -2,6 +2,7 @@
    into the out's shape afterwards, because allocators know row-major alone. */
 #include "storage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Dims by falling stride: perm[k] is the dim that lies k-th in memory. */
@@ -70,10 +71,10 @@ allocator_failed(const complaint *said)
     return failed(*said->text ? said->text : "the framework's allocator failed");
 }
 
-static void
-managed_delete(dl_managed *managed)
+void
+managed_drop(dl_managed *managed)
 {
-    if (managed->deleter) {
+    if (managed && managed->deleter) {
         managed->deleter(managed);
     }
 }
@@ -103,26 +104,112 @@ wrapped(const dl_exchange *api, dl_managed *managed)
     return object;
 }
 
-static PyObject *
-by_exchange(const dl_exchange *api, const aicf_inferred *out, const int perm[])
+/* From the framework's allocator. NULL with an exception. */
+static dl_managed *
+managed_ask(const dl_exchange *api, const aicf_inferred *out)
 {
     int64_t sizes[AICF_MAX_DIMS];
+    int perm[AICF_MAX_DIMS];
     dl_tensor prototype = {
         .device = out->device, .rank = out->rank, .dtype = out->dtype, .sizes = sizes};
     dl_managed *managed = NULL;
     complaint said = {.memory = false};
 
+    memory_order(out, perm);
     for (int i = 0; i < out->rank; i++) {
         sizes[i] = out->sizes[perm[i]];
     }
     if (api->allocate(&prototype, &managed, &said, fail) != 0 || !managed) {
-        return allocator_failed(&said);
+        allocator_failed(&said);
+        return NULL;
     }
     if (out->ordered && !in_order(&managed->tensor, out)) {
-        managed_delete(managed);
-        return failed("the framework's allocator gave another tensor than it was asked for");
+        managed_drop(managed);
+        failed("the framework's allocator gave another tensor than it was asked for");
+        return NULL;
     }
-    return wrapped(api, managed);
+    return managed;
+}
+
+/* ---- small ones on the host ------------------------------------------------------------------ */
+
+/* Torch's allocator takes its memory on the host from malloc, as we do, but asking it costs as much
+   as the rest of a call of a small op: up to so many bytes torch is handed memory of ours. */
+enum { SMALL_BYTES = 64 * 1024, LINE = 64 };
+
+static void
+small_delete(dl_managed *managed)
+{
+    free(managed);
+}
+
+/* The out's bytes, or -1 where it is none of these. */
+static int64_t
+small_bytes(const source *like, const aicf_inferred *out)
+{
+    int64_t bytes = aicf_dtype_size(out->dtype);
+    bool small = like->framework == FRAMEWORK_TORCH && out->device.type == DL_CPU;
+    for (int i = 0; small && i < out->rank; i++) {
+        small = !__builtin_mul_overflow(bytes, out->sizes[i], &bytes) && bytes <= SMALL_BYTES;
+    }
+    return small ? bytes : -1;
+}
+
+/* Head, sizes, strides and, from a cache line on, the elements: one piece of memory. */
+static dl_managed *
+small_create(const aicf_inferred *out, int64_t bytes)
+{
+    size_t rank = (size_t)out->rank, head = sizeof(dl_managed) + 2 * rank * sizeof(int64_t);
+    char *room = malloc(head + LINE + (size_t)bytes);
+    dl_managed *managed = (dl_managed *)(void *)room;
+    if (!managed) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    int64_t *sizes = (int64_t *)(managed + 1), *strides = sizes + rank, below = 1;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        sizes[i] = out->sizes[i];
+        strides[i] = out->ordered ? out->strides[i] : below;
+        below *= sizes[i] ? sizes[i] : 1;
+    }
+    *managed = (dl_managed){
+        .version = {DL_MAJOR, DL_MINOR},
+        .deleter = small_delete,
+        .tensor =
+            {
+                .data = (void *)(((uintptr_t)room + head + LINE - 1) & ~(uintptr_t)(LINE - 1)),
+                .device = out->device,
+                .rank = out->rank,
+                .dtype = out->dtype,
+                .sizes = sizes,
+                .strides = strides,
+            },
+    };
+    return managed;
+}
+
+/* ---- memory that is not yet an object's ------------------------------------------------------ */
+
+dl_managed *
+allocate_managed(const source *like, const aicf_inferred *out, bool *asked)
+{
+    int64_t bytes = small_bytes(like, out);
+    *asked = bytes < 0;
+    return *asked ? managed_ask(like->exchange, out) : small_create(out, bytes);
+}
+
+PyObject *
+allocate_wrap(const source *like, dl_managed *managed)
+{
+    return wrapped(like->exchange, managed);
+}
+
+static PyObject *
+by_exchange(const source *like, const aicf_inferred *out)
+{
+    bool asked;
+    dl_managed *managed = allocate_managed(like, out, &asked);
+    return managed ? wrapped(like->exchange, managed) : NULL;
 }
 
 /* Memory of ours as a tensor of a framework that has no allocator to ask. */
@@ -138,15 +225,7 @@ by_wrapping(frame *f, const dl_exchange *api, const aicf_inferred *out)
     return managed ? wrapped(api, managed) : NULL;
 }
 
-/* ---- by a module that is like numpy ---------------------------------------------------------- */
-
-/* The dtype in the module's words, NULL without an exception where it has none. A new reference. */
-static PyObject *
-words_of(aicf_dtype dtype)
-{
-    const dtype_words *words = dtype_words_of(dtype);
-    return words && *words->typestr ? PyUnicode_FromString(words->typestr) : ml_dtypes_class(dtype);
-}
+/* ---- by numpy and cupy ----------------------------------------------------------------------- */
 
 static PyObject *
 permuted(PyObject *array, const aicf_inferred *out, const int perm[])
@@ -162,23 +241,18 @@ permuted(PyObject *array, const aicf_inferred *out, const int perm[])
 }
 
 static PyObject *
-by_module(const char *name, PyObject *dtype, const aicf_inferred *out, const int perm[])
+by_cupy(const aicf_inferred *out, const int64_t *sizes)
 {
-    int64_t taken[AICF_MAX_DIMS];
-    for (int i = 0; i < out->rank; i++) {
-        taken[i] = out->sizes[perm[i]];
-    }
-    PyObject *module = PyImport_ImportModule(name);
-    PyObject *sizes = module ? tuple_of_numbers(taken, out->rank) : NULL;
-    PyObject *array = sizes ? PyObject_CallMethod(module, "empty", "(OO)", sizes, dtype) : NULL;
+    const dtype_words *words = dtype_words_of(out->dtype);
+    PyObject *dtype = words && *words->typestr ? PyUnicode_FromString(words->typestr)
+                                               : ml_dtypes_class(out->dtype);
+    PyObject *module = dtype ? PyImport_ImportModule("cupy") : NULL;
+    PyObject *shape = module ? tuple_of_numbers(sizes, out->rank) : NULL;
+    PyObject *array = shape ? PyObject_CallMethod(module, "empty", "(OO)", shape, dtype) : NULL;
+    Py_XDECREF(dtype);
     Py_XDECREF(module);
-    Py_XDECREF(sizes);
-    if (!array || !out->ordered) {
-        return array;
-    }
-    PyObject *view = permuted(array, out, perm);
-    Py_DECREF(array);
-    return view;
+    Py_XDECREF(shape);
+    return array;
 }
 
 /* ---- by a torch of before the exchange API --------------------------------------------------- */
@@ -217,18 +291,23 @@ by_torch(const aicf_inferred *out)
 static PyObject *
 by_module_of(const frame *f, int owner, const aicf_inferred *out, const int perm[])
 {
-    bool host = is_host(f, out->device);
-    bool numpy = host && (owner == FRAMEWORK_NUMPY || owner == FRAMEWORK_NONE);
-    PyObject *dtype = numpy || owner == FRAMEWORK_CUPY ? words_of(out->dtype) : NULL;
-    if (!dtype) {
-        return NULL;
+    int64_t sizes[AICF_MAX_DIMS];
+    bool numpy = is_host(f, out->device) && (owner == FRAMEWORK_NUMPY || owner == FRAMEWORK_NONE);
+    for (int i = 0; i < out->rank; i++) {
+        sizes[i] = out->sizes[perm[i]];
     }
-    PyObject *made = by_module(numpy ? "numpy" : "cupy", dtype, out, perm);
-    Py_DECREF(dtype);
+    PyObject *made = numpy                     ? numpy_new(f->core, out->dtype, out->rank, sizes)
+                     : owner == FRAMEWORK_CUPY ? by_cupy(out, sizes)
+                                               : NULL;
     if (!made && owner == FRAMEWORK_NONE && PyErr_ExceptionMatches(PyExc_ImportError)) {
         PyErr_Clear(); /* a machine without numpy */
     }
-    return made;
+    if (!made || !out->ordered) {
+        return made;
+    }
+    PyObject *view = permuted(made, out, perm);
+    Py_DECREF(made);
+    return view;
 }
 
 PyObject *
@@ -238,7 +317,7 @@ allocate_out(frame *f, const source *like, aicf_inferred *out)
     int owner = like ? like->framework : FRAMEWORK_NONE;
     memory_order(out, perm);
     if (like && like->exchange && like->exchange->wrap) {
-        return like->exchange->allocate ? by_exchange(like->exchange, out, perm)
+        return like->exchange->allocate ? by_exchange(like, out)
                                         : by_wrapping(f, like->exchange, out);
     }
     if (owner == FRAMEWORK_TORCH) {

@@ -1,5 +1,6 @@
 /* The typed call that is made most: tensors alone, one a parameter, of types that are known and can
    be borrowed. Nothing is held and no Python runs from the first look to the launch. */
+#include "borrowed.h"
 #include "storage.h"
 
 #include <string.h>
@@ -11,21 +12,6 @@ typedef struct reading {
     bool torch;          /* torch has to be asked for the negative bit where there is one element */
     bool own;            /* some are ours */
 } reading;
-
-/* The record of the object's type, NULL where none was learned yet. */
-static inline const source *
-source_seen(aicf_handle *handle, int param, PyObject *object)
-{
-    const source **seen = &handle->sources[param];
-    const source *s = __atomic_load_n(seen, __ATOMIC_ACQUIRE);
-    if (!s || !source_is(s, Py_TYPE(object))) {
-        s = source_known(handle->core, Py_TYPE(object));
-        if (s) {
-            __atomic_store_n(seen, s, __ATOMIC_RELEASE);
-        }
-    }
-    return s;
-}
 
 static inline bool
 read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, reading *r)

@@ -8,6 +8,7 @@
 #include <aicf/module.h>
 
 #include "dlpack.h"
+#include "dtype.h"
 #include "threads.h"
 
 /* ---- the module's state ---------------------------------------------------------------------- */
@@ -57,7 +58,9 @@ typedef struct core_state {
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
-    PyThread_type_lock lock;     /* of `sources`; no Python runs under it */
+    PyObject *numpy_empty;       /* numpy's, made once, as are its dtypes by dtype_index */
+    PyObject *numpy_dtypes[DTYPES];
+    PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int numpy_layout;  /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
     int storage_words; /* which words of torch's storages alias.c reads: 0 not looked, -1 none */
@@ -135,6 +138,7 @@ struct aicf_handle {
     int16_t free_type;      /* which part of a suffix `dtype=` says, -1: none */
     bool plain_call;        /* nothing but tensors is asked for: they may stand as they came */
     bool optional_outs;     /* every out is optional */
+    bool lone_out;          /* one out, the only thing written; `images` and op->plain are there */
 };
 
 /* The options of every call, after the op's own names. */
@@ -315,6 +319,8 @@ aicf_dtype ml_dtypes_known(int number);
 PyObject *ml_dtypes_class(aicf_dtype dtype);
 /* numpy.c */
 bool numpy_proved(core_state *core, PyObject *numpy);
+/* A new array, row-major; NULL without an exception: numpy has no such dtype. Runs Python. */
+PyObject *numpy_new(core_state *core, aicf_dtype dtype, int rank, const int64_t *sizes);
 int numpy_read(void *object, void *tensor);
 
 /* torch.c: what torch keeps beside the memory. Runs Python. */
@@ -363,6 +369,13 @@ tensor_borrow(const source *s, PyObject *object, aicf_tensor *t)
 
 /* A new object for an out, by the framework of `like` (NULL: none). */
 PyObject *allocate_out(frame *f, const source *like, aicf_inferred *out);
+/* Memory for an out, by the exchange API of `like`, which has an allocator and wraps. `asked`: the
+   framework's code ran, and may have run Python. NULL with an exception. */
+dl_managed *allocate_managed(const source *like, const aicf_inferred *out, bool *asked);
+/* The same as an object; steals `managed`. Runs Python. */
+PyObject *allocate_wrap(const source *like, dl_managed *managed);
+/* Gives it back; NULL is fine. */
+void managed_drop(dl_managed *managed);
 /* What the caller gets for it once it is written: arrays of jax and tvm-ffi are made then. Steals
    `object`. */
 PyObject *allocate_finish(const source *like, PyObject *object);
@@ -493,6 +506,9 @@ PyObject *refuse_reduce(PyObject *self, PyObject *protocol);
 /* attempt.c: the typed form of a call of tensors alone that can all be borrowed. NULL without an
    exception: it is no such call, and nothing happened. Requires handle->images. */
 PyObject *attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args);
+/* compute.c: the generic form of such a call, with the out by name or without. NULL without an
+   exception: as above. Requires handle->lone_out, and the inputs by position. */
+PyObject *compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames);
 PyObject *form_attempt(
     aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *

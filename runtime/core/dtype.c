@@ -9,6 +9,13 @@ static const dtype_words table[] = {AICF_DTYPES(WORDS)};
 #undef WORDS
 
 enum { COUNT = sizeof table / sizeof *table };
+_Static_assert((int)COUNT == (int)DTYPES, "all of them");
+
+int
+dtype_index(const dtype_words *words)
+{
+    return (int)(words - table);
+}
 
 const dtype_words *
 dtype_words_of(aicf_dtype dtype)

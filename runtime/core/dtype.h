@@ -12,8 +12,16 @@ typedef struct dtype_words {
     const char *name, *typestr, *format; /* the last two are empty where there is no word */
 } dtype_words;
 
+enum {
+#define DTYPE_ONE(...) +1
+    DTYPES = AICF_DTYPES(DTYPE_ONE)
+#undef DTYPE_ONE
+};
+
 /* NULL: the table has no such dtype. */
 const dtype_words *dtype_words_of(aicf_dtype dtype);
+/* Its place in the table: below DTYPES. */
+int dtype_index(const dtype_words *words);
 /* By the array interface's word without its byte order: "f4". */
 const dtype_words *dtype_by_typestr(const char *typestr);
 /* "f32", "float32", torch.float32, numpy.float32, numpy.dtype("float32"). NULL without an exception

@@ -259,8 +259,8 @@ compute(frame *f)
     return mark_written(f) < 0 ? NULL : outs_return(f);
 }
 
-PyObject *
-form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static __attribute__((noinline)) PyObject *
+compute_framed(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     FRAME_ROOM(handle);
     PyObject *made[64] = {NULL};
@@ -277,6 +277,18 @@ form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObj
     }
     frame_end(&f);
     return result;
+}
+
+PyObject *
+form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (handle->lone_out && nargs == handle->op->inputs) {
+        PyObject *out = compute_borrowed(handle, args, kwnames);
+        if (out || PyErr_Occurred()) {
+            return out;
+        }
+    }
+    return compute_framed(handle, args, nargs, kwnames);
 }
 
 /* ---- explain --------------------------------------------------------------------------------- */

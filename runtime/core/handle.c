@@ -121,6 +121,15 @@ outs_are_optional(const aicf_op *op)
     return op->outs > 0;
 }
 
+/* One required out, which the inputs' dtypes say all of, and nothing else that is written. */
+static bool
+has_lone_out(const aicf_handle *handle)
+{
+    const aicf_op *op = handle->op;
+    return handle->plain_call && op->plain && op->outs == 1 && handle->free_type < 0 &&
+           op->inputs > 0 && op->written == UINT64_C(1) << op->inputs && !handle->optional_outs;
+}
+
 static size_t
 room_of(const aicf_op *op)
 {
@@ -247,6 +256,7 @@ handle_create(const aicf_op *op)
     handle->free_type = (int16_t)find_free_type(op);
     handle->plain_call = is_plain(op);
     handle->optional_outs = outs_are_optional(op);
+    handle->lone_out = has_lone_out(handle);
     return handle;
 }
 

@@ -157,6 +157,10 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->backend_error);
     Py_VISIT(state->forward_ad);
     Py_VISIT(state->increment_version);
+    Py_VISIT(state->numpy_empty);
+    for (int i = 0; i < DTYPES; i++) {
+        Py_VISIT(state->numpy_dtypes[i]);
+    }
     Py_VISIT(state->backend_lost);
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
@@ -172,6 +176,10 @@ module_clear(PyObject *module)
     Py_CLEAR(state->backend_error);
     Py_CLEAR(state->forward_ad);
     Py_CLEAR(state->increment_version);
+    Py_CLEAR(state->numpy_empty);
+    for (int i = 0; i < DTYPES; i++) {
+        Py_CLEAR(state->numpy_dtypes[i]);
+    }
     Py_CLEAR(state->backend_lost);
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);

@@ -1,7 +1,7 @@
 /* numpy's ndarray read as a structure. Its layout is part of numpy's binary interface; it is proved
    against the buffer protocol once, on an array of our own, and only exactly numpy.ndarray is read
    so. */
-#include "core.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -89,6 +89,53 @@ numpy_proved(core_state *core, PyObject *numpy)
     }
     return layout > 0;
 }
+
+/* ---- new arrays ------------------------------------------------------------------------------ */
+
+static PyObject *
+empty_find(core_state *core)
+{
+    PyObject *known = once_known(&core->numpy_empty);
+    if (known) {
+        return known;
+    }
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    PyObject *empty = numpy ? PyObject_GetAttrString(numpy, "empty") : NULL;
+    Py_XDECREF(numpy);
+    return once_settle(&core->numpy_empty, empty);
+}
+
+/* numpy's own object, or that of ml_dtypes' class; NULL without an exception: it has no such dtype.
+   Borrowed. */
+static PyObject *
+dtype_find(core_state *core, aicf_dtype dtype)
+{
+    const dtype_words *words = dtype_words_of(dtype);
+    PyObject **slot = words ? &core->numpy_dtypes[dtype_index(words)] : NULL;
+    if (!slot || once_known(slot)) {
+        return slot ? once_known(slot) : NULL;
+    }
+    PyObject *name =
+        *words->typestr ? PyUnicode_FromString(words->typestr) : ml_dtypes_class(dtype);
+    PyObject *numpy = name ? PyImport_ImportModule("numpy") : NULL;
+    PyObject *made = numpy ? PyObject_CallMethod(numpy, "dtype", "O", name) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(numpy);
+    return made ? once_settle(slot, made) : NULL;
+}
+
+PyObject *
+numpy_new(core_state *core, aicf_dtype dtype, int rank, const int64_t *sizes)
+{
+    PyObject *words = dtype_find(core, dtype);
+    PyObject *empty = words ? empty_find(core) : NULL;
+    PyObject *shape = empty ? tuple_of_numbers(sizes, rank) : NULL;
+    PyObject *array = shape ? PyObject_CallFunctionObjArgs(empty, shape, words, NULL) : NULL;
+    Py_XDECREF(shape);
+    return array;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* In elements, in the tensor itself. */
 static uint8_t
