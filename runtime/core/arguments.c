@@ -212,9 +212,10 @@ arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyO
 
     memset(f->slots, 0, sizeof *f->slots * (size_t)op->params);
     if (nargs > positional) {
+        bool outs = computes && nargs <= op->inputs + op->outs;
         PyErr_Format(
-            PyExc_TypeError, "%s takes %d arguments by position, %zd were given", op->name,
-            positional, nargs);
+            PyExc_TypeError, "%s takes %d arguments by position, %zd were given%s", op->name,
+            positional, nargs, outs ? ": outs are given by name" : "");
         return -1;
     }
     for (Py_ssize_t i = 0; i < nargs; i++) {

@@ -247,7 +247,7 @@ def misuse_cases(add: Any, zoo: Any, rt: Any) -> Iterator[Case]:
     yield (
         "many, generic",
         lambda: add.add(x, x, x),
-        ("add takes 2 arguments by position, 3 were given"),
+        ("add takes 2 arguments by position, 3 were given: outs are given by name"),
     )
     yield "twice", lambda: typed(x, x, x, b=x), "add: b is given twice"
     yield "unknown", lambda: typed(x, x, x, q=1), "add has no argument 'q'"
