@@ -44,6 +44,14 @@ buffer_puts(buffer *b, const char *text)
 }
 
 static inline void
+buffer_puts3(buffer *b, const char *first, const char *second, const char *third)
+{
+    buffer_puts(b, first);
+    buffer_puts(b, second);
+    buffer_puts(b, third);
+}
+
+static inline void
 buffer_putc(buffer *b, char c)
 {
     buffer_reserve(b, 1);

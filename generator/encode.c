@@ -107,6 +107,17 @@ encode_py_string(buffer *out, const char *text)
     buffer_putc(out, '"');
 }
 
+/* Bytes that are themselves in any literal of Python. */
+static size_t
+literal_plain(const char *text, size_t size)
+{
+    size_t i = 0;
+    while (i < size && text[i] >= ' ' && text[i] < 0x7f && text[i] != '"' && text[i] != '\\') {
+        i++;
+    }
+    return i;
+}
+
 static void
 encode_docstring(buffer *out, const char *text)
 {
@@ -118,6 +129,12 @@ encode_docstring(buffer *out, const char *text)
     }
     buffer_puts(out, "\"\"\"");
     for (size_t i = 0; i < size;) {
+        size_t plain = literal_plain(text + i, size - i);
+        buffer_add(out, text + i, plain);
+        i += plain;
+        if (i == size) {
+            break;
+        }
         size_t length = character(text + i, size - i, &code, &odd);
         bool closes = text[i] == '"' && (i + 1 == size || text[i + 1] == '"');
         if (text[i] == '\\' || closes) {

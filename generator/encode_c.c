@@ -93,6 +93,11 @@ put_literal(char *at, const char **text, const char *end, size_t room)
         if (c == end) {
             break;
         }
+        if (*c == '"' && used + 2 <= room) { /* what most texts have that is not plain */
+            at[used++] = '\\';
+            at[used++] = *c++;
+            continue;
+        }
         size_t before = used;
         int is = kind[(unsigned char)*c];
         if (is <= SPACE || (is == MARK && (c == *text || c[-1] != '?'))) {
@@ -336,6 +341,9 @@ operand_end(const char *text, size_t size)
 static bool
 fill_chain(buffer *out, const char *line, size_t size)
 {
+    if (!memchr(line, '&', size) && !memchr(line, '|', size)) {
+        return false;
+    }
     const char *assign = strstr(line, " = "), *back = strstr(line, "return ");
     size_t start = back ? (size_t)(back - line) + 7 : assign ? (size_t)(assign - line) + 3 : size;
     if (start == size || start + operand_end(line + start, size - start) == size) {

@@ -107,8 +107,7 @@ void expr_emit_python(buffer *out, const op *row, const expr *e);
    tensors, what has a shape at least. `binding`: how tight what stands around it binds, 1 where
    nothing does. */
 typedef enum expr_names { EXPR_OF_TENSORS, EXPR_OF_SHAPES, EXPR_OF_GRADIENTS } expr_names;
-void
-expr_emit_python_as(buffer *out, const op *row, const expr *e, expr_names names, int binding);
+void expr_emit_python_as(buffer *out, const op *row, const expr *e, expr_names names, int binding);
 /* As in the table, normalised: one space around operators, fewest parentheses. */
 void expr_emit_text(buffer *out, const expr *e);
 

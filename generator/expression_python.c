@@ -14,12 +14,20 @@ typedef struct writer {
 
 static void emit(const writer *w, const expr *e, int binding);
 
+/* Whether arithmetic is written as people do: dims and attributes of a shape relation are ints that
+   do not leave 64 bits, and a gradient is computed only of what was checked. */
+static bool
+is_natural(const writer *w, const expr *e)
+{
+    return w->names == EXPR_OF_GRADIENTS || (w->names == EXPR_OF_SHAPES && e->type == TYPE_INT);
+}
+
 /* Where a float is wanted: integers are converted, and exactly so or there is no answer. */
 static void
 emit_real(const writer *w, const expr *e, int binding)
 {
     int64_t exact = INT64_C(1) << 53;
-    if (e->type == TYPE_REAL) {
+    if (e->type == TYPE_REAL || w->names == EXPR_OF_GRADIENTS) {
         emit(w, e, binding);
     } else if (e->kind == EXPR_INT && e->integer >= -exact && e->integer <= exact) {
         expr_emit_real(w->out, (double)e->integer);
@@ -63,11 +71,15 @@ emit_operands(const writer *w, const expr *e, bool real, int left, int right)
 static void
 emit_arithmetic(const writer *w, const expr *e, const char *function)
 {
-    if (e->type == TYPE_INT) {
-        emit_function(w, e, function, false);
+    int binding = expr_binding(e->kind);
+    if (is_natural(w, e)) {
+        emit_operands(w, e, e->type == TYPE_REAL, binding, binding + 1);
         return;
     }
-    int binding = expr_binding(e->kind);
+    if (e->type == TYPE_INT || e->kind == EXPR_DIV) {
+        emit_function(w, e, function, e->type == TYPE_REAL);
+        return;
+    }
     buffer_puts(w->out, "_e.finite(");
     emit_operands(w, e, true, binding, binding + 1);
     buffer_putc(w->out, ')');
@@ -92,16 +104,22 @@ emit_if(const writer *w, const expr *e)
 
 /* An out that a gradient names is there. */
 static void
-emit_present(const writer *w, const expr *x)
+emit_present(const writer *w, const expr *x, bool is)
 {
     const param *p = &w->row->params.items[x->index];
     if (p->role == ROLE_OUT) {
-        buffer_puts(w->out, "True");
+        buffer_puts(w->out, is ? "True" : "False");
     } else if (p->list >= 0) {
-        buffer_print(w->out, "_e.length(%s) > 0", x->name);
+        buffer_print(w->out, is ? "_e.length(%s) > 0" : "_e.length(%s) == 0", x->name);
     } else {
-        buffer_print(w->out, "%s is not None", x->name);
+        buffer_print(w->out, is ? "%s is not None" : "%s is None", x->name);
     }
+}
+
+static bool
+asks_present(const writer *w, const expr *e)
+{
+    return e->kind == EXPR_CALL && e->function == FN_PRESENT && w->names != EXPR_OF_TENSORS;
 }
 
 /* Where the name of a tensor is that of its shape. */
@@ -138,8 +156,8 @@ emit_call(const writer *w, const expr *e)
         [FN_ALIGNED] = "aligned", [FN_STRIDE] = "stride",
         [FN_BATCHES] = "batches",
     };
-    if (e->function == FN_PRESENT && w->names != EXPR_OF_TENSORS) {
-        emit_present(w, e->args[0]);
+    if (asks_present(w, e)) {
+        emit_present(w, e->args[0], true);
         return;
     }
     if (e->function >= FN_NUMEL && w->names == EXPR_OF_SHAPES && emit_of_shapes(w, e)) {
@@ -169,9 +187,10 @@ emit_broadcast(const writer *w, const expr *e)
 static void
 emit_index(const writer *w, const expr *e)
 {
-    buffer_print(w->out, "_e.at(%s, ", e->args[0]->name);
+    bool natural = is_natural(w, e);
+    buffer_print(w->out, natural ? "%s[" : "_e.at(%s, ", e->args[0]->name);
     emit(w, e->args[1], 1);
-    buffer_putc(w->out, ')');
+    buffer_putc(w->out, natural ? ']' : ')');
 }
 
 static void
@@ -188,7 +207,7 @@ emit_bare(const writer *w, const expr *e)
     case EXPR_PARAM:
     case EXPR_TYPEVAR: buffer_puts(w->out, e->name); return;
     case EXPR_NEG:
-        if (e->type == TYPE_INT) {
+        if (e->type == TYPE_INT && !is_natural(w, e)) {
             emit_function(w, e, "neg", false);
         } else {
             buffer_putc(w->out, '-');
@@ -196,15 +215,19 @@ emit_bare(const writer *w, const expr *e)
         }
         return;
     case EXPR_NOT:
+        if (asks_present(w, e->args[0])) {
+            emit_present(w, e->args[0]->args[0], false);
+            return;
+        }
         buffer_puts(w->out, "not ");
         emit(w, e->args[0], 4);
         return;
     case EXPR_ADD: emit_arithmetic(w, e, "add"); return;
     case EXPR_SUB: emit_arithmetic(w, e, "sub"); return;
     case EXPR_MUL: emit_arithmetic(w, e, "mul"); return;
-    case EXPR_FLOORDIV: emit_function(w, e, "floordiv", false); return;
-    case EXPR_MOD: emit_function(w, e, "mod", false); return;
-    case EXPR_DIV: emit_function(w, e, "div", true); return;
+    case EXPR_FLOORDIV: emit_arithmetic(w, e, "floordiv"); return;
+    case EXPR_MOD: emit_arithmetic(w, e, "mod"); return;
+    case EXPR_DIV: emit_arithmetic(w, e, "div"); return;
     case EXPR_LT:
     case EXPR_LE:
     case EXPR_GT:
@@ -225,9 +248,7 @@ emit_bare(const writer *w, const expr *e)
 static void
 emit(const writer *w, const expr *e, int binding)
 {
-    bool present = e->kind == EXPR_CALL && e->function == FN_PRESENT;
-    bool compared = present && w->names != EXPR_OF_TENSORS;
-    bool inside = (compared ? expr_binding(EXPR_EQ) : expr_binding(e->kind)) < binding;
+    bool inside = expr_binding(asks_present(w, e) ? EXPR_EQ : e->kind) < binding;
     buffer_puts(w->out, inside ? "(" : "");
     emit_bare(w, e);
     buffer_puts(w->out, inside ? ")" : "");

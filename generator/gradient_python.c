@@ -1,10 +1,12 @@
 /* A row's gradients as two functions of Python: which values they read, and their computation. Each
    step of it is a line, under the condition that something asked for needs it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "expression_parse.h"
 #include "grad_parse.h"
+#include "names.h"
 #include "python.h"
 #include "python_line.h"
 
@@ -114,7 +116,7 @@ static void
 emit_need(writer *w, buffer *out, int entry)
 {
     w->asked[entry] = true;
-    buffer_print(out, "_need_%s", entry_at(w, entry)->name);
+    buffer_puts3(out, "_need_", entry_at(w, entry)->name, "");
 }
 
 static void
@@ -159,16 +161,12 @@ is_said(const branch *path, int depth, int at)
 static void
 emit_branch(const writer *w, buffer *out, branch at)
 {
-    expr other = *at.test;
-    other.kind = other.kind == EXPR_EQ ? EXPR_NE : EXPR_EQ;
-    if (at.holds) {
-        emit_test(w, out, at.test, expr_binding(EXPR_NOT));
-    } else if (at.test->kind == EXPR_EQ || at.test->kind == EXPR_NE) {
-        emit_test(w, out, &other, expr_binding(EXPR_NOT));
-    } else {
-        buffer_puts(out, "not ");
-        emit_test(w, out, at.test, expr_binding(EXPR_NOT));
-    }
+    expr equal = *at.test;
+    equal.kind = equal.kind == EXPR_EQ ? EXPR_NE : EXPR_EQ;
+    bool compares = at.test->kind == EXPR_EQ || at.test->kind == EXPR_NE;
+    const expr negated = {.kind = EXPR_NOT, .type = TYPE_BOOL, .args = (expr *[]){&equal}};
+    equal.kind = compares ? equal.kind : at.test->kind;
+    emit_test(w, out, at.holds ? at.test : compares ? &equal : &negated, expr_binding(EXPR_NOT));
 }
 
 static void
@@ -281,12 +279,12 @@ emit_unpacked(writer *w)
     for (int i = 0; i < w->row->inputs; i++) {
         int entry = entry_of_param(w, i);
         bool used = entry >= 0 && w->asked[entry];
-        buffer_puts(w->out, i ? ", " : "");
-        buffer_print(w->out, used ? "_need_%s" : "_", w->row->params.items[i].name);
+        const char *name = used ? w->row->params.items[i].name : "";
+        buffer_puts3(w->out, i ? ", " : "", used ? "_need_" : "_", name);
     }
     buffer_puts(w->out, one ? ",) = _e.needs(_need" : " = _e.needs(_need");
     for (int i = 0; i < w->row->inputs; i++) {
-        buffer_print(w->out, ", %s", w->row->params.items[i].name);
+        buffer_puts3(w->out, ", ", w->row->params.items[i].name, "");
     }
     buffer_putc(w->out, ')');
     python_line_end(w->out, start);
@@ -324,9 +322,23 @@ emit_needs(writer *w)
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
+static bool
+saves_tensors(const op *row)
+{
+    bool any = false;
+    for (int i = 0; i < row->inputs + row->outs; i++) {
+        any = any || row->saves >> i & 1;
+    }
+    return any;
+}
+
 void
 gradient_emit_saved_body(buffer *out, const table *t, const op *row)
 {
+    if (!saves_tensors(row)) {
+        buffer_puts(out, "    return ()\n");
+        return;
+    }
     buffer body = {0};
     writer w = {.out = out, .t = t, .row = row, .asked = asked_create(row)};
     bool first = true;
@@ -348,12 +360,8 @@ gradient_emit_saved_body(buffer *out, const table *t, const op *row)
     }
     buffer_putc(&body, ')');
     python_line_end(&body, start);
-    if (first) {
-        buffer_puts(out, "    return ()\n");
-    } else {
-        emit_needs(&w);
-        buffer_add(out, body.data, body.size);
-    }
+    emit_needs(&w);
+    buffer_add(out, body.data, body.size);
     buffer_finish(&body);
     free(w.asked);
 }
@@ -488,7 +496,7 @@ emit_source(buffer *out, const op *row, int dim, int argument, bool *always)
     const param *p = &row->params.items[argument];
     buffer selection = {0};
     bool found = emit_selection(&selection, row, &p->shape, dim);
-    *always = !p->optional && !p->shape.test && p->list < 0;
+    *always = found && !p->optional && !p->shape.test && p->list < 0;
     if (found && row->dims.items[dim].varies) {
         *always = !p->optional;
         buffer_print(out, "[_x.shape[%s] for _x in %s]", buffer_text(&selection), p->name);
@@ -665,123 +673,131 @@ emit_simple(const writer *w, buffer *out, const grad *g, bool optional)
     return false;
 }
 
-/* An operand, computed before if it has to be; t() of what needs no step is written where it is. */
-static void
-emit_operand(writer *w, buffer *line, const grad *g, bool optional, int indent)
+/* Whether it is written where it is used: a name, or t() of one. */
+static bool
+is_simple(const grad *g)
 {
-    bool turned = g->kind == GRAD_FIXED && strcmp(g->name, "t") == 0;
-    size_t size = line->size;
-    if (turned) {
-        buffer_puts(line, "_f.t(");
-        if (emit_simple(w, line, g->args[0], false)) {
-            buffer_putc(line, ')');
-            return;
-        }
-        line->size = size;
+    bool call = g->kind == GRAD_CALL || g->kind == GRAD_IF;
+    bool turned = g->kind == GRAD_FIXED && strcmp(g->name, "t") == 0 && is_simple(g->args[0]);
+    bool inverse = g->kind == GRAD_FIXED && strcmp(g->name, "inverse") == 0;
+    bool out = g->kind == GRAD_OUT_OF && g->args[0]->kind == GRAD_CALL;
+    return !call && !out && (g->kind != GRAD_FIXED || turned || inverse);
+}
+
+/* What is no name is computed before. `first`: the number of the first such step; the operand that
+   comes next is the next one. */
+static int
+emit_steps(writer *w, const grad *g, int count, int indent)
+{
+    int first = w->steps + 1;
+    for (int i = 0; i < count; i++) {
+        w->steps += g->args[i] && !is_simple(g->args[i]);
     }
-    if (!emit_simple(w, line, g, optional)) {
-        char step[16];
-        w->steps++;
-        buffer name = {0};
-        buffer_print(&name, "_%d", w->steps);
-        memcpy(step, buffer_text(&name), name.size + 1);
-        buffer_finish(&name);
-        assign(w, step, g, indent);
-        buffer_puts(line, step);
+    for (int i = 0, step = first; i < count; i++) {
+        if (g->args[i] && !is_simple(g->args[i])) {
+            char name[16] = "_";
+            snprintf(name + 1, sizeof name - 1, "%d", step++);
+            assign(w, name, g->args[i], indent);
+        }
+    }
+    return first;
+}
+
+static void
+emit_operand(writer *w, const grad *g, bool optional, int *step)
+{
+    if (!is_simple(g)) {
+        buffer_print(w->out, "_%d", (*step)++);
+    } else if (g->kind == GRAD_FIXED && strcmp(g->name, "t") == 0) {
+        buffer_puts(w->out, "_f.t(");
+        emit_operand(w, g->args[0], false, step);
+        buffer_putc(w->out, ')');
+    } else {
+        emit_simple(w, w->out, g, optional);
     }
 }
 
 /* Of a call of an op with several outs which of them are wanted; -1: those that others need. */
 static void
-emit_wanted(writer *w, buffer *line, const op *callee, int entry, int only)
+emit_wanted(writer *w, const op *callee, int entry, int only)
 {
-    buffer_puts(line, ", want=(");
+    buffer_puts(w->out, ", want=(");
     for (int i = 0; i < callee->outs; i++) {
-        buffer_puts(line, i ? ", " : "");
+        buffer_puts(w->out, i ? ", " : "");
         if (only >= 0) {
-            buffer_puts(line, i == only ? "True" : "False");
+            buffer_puts(w->out, i == only ? "True" : "False");
         } else {
             reasons r = reasons_of(w, (target){-1, entry, i});
-            emit_reasons(line, &r, false);
+            emit_reasons(w->out, &r, false);
             buffer_finish(&r.text);
         }
     }
-    buffer_putc(line, ')');
-}
-
-static void
-emit_attribute(writer *w, buffer *line, const char *name, const grad *value)
-{
-    buffer_print(line, ", %s=", name);
-    emit_simple(w, line, value, false);
+    buffer_putc(w->out, ')');
 }
 
 /* A call of a row. `entry`: it is this intermediate; -1: its out `only` is the value. */
 static void
-emit_call(writer *w, buffer *line, const grad *g, int entry, int only, int indent)
+emit_call(writer *w, const grad *g, int entry, int only, int step)
 {
     const op *callee = &w->t->ops.items[g->op_index];
-    buffer_print(line, "_f.%s(", callee->name);
+    buffer_puts3(w->out, "_f.", callee->name, "(");
     for (int i = 0; i < callee->inputs; i++) {
-        buffer_puts(line, i ? ", " : "");
+        buffer_puts(w->out, i ? ", " : "");
         if (g->args[i]) {
-            emit_operand(w, line, g->args[i], callee->params.items[i].optional, indent);
+            emit_operand(w, g->args[i], callee->params.items[i].optional, &step);
         } else {
-            buffer_puts(line, "None");
+            buffer_puts(w->out, "None");
         }
     }
     for (int i = 0; i < g->attr_count; i++) {
         if (g->attrs[i]) {
-            emit_attribute(w, line, callee->attrs.items[i].name, g->attrs[i]);
+            buffer_puts3(w->out, ", ", callee->attrs.items[i].name, "=");
+            emit_simple(w, w->out, g->attrs[i], false);
         }
     }
     if (g->dtype) {
-        bool fixed = g->dtype->kind == DTYPE_FIXED;
-        buffer_print(line, fixed ? ", dtype=\"%s\"" : ", dtype=%s", g->dtype->text);
+        const char *quote = g->dtype->kind == DTYPE_FIXED ? "\"" : "";
+        buffer_print(w->out, ", dtype=%s%s%s", quote, g->dtype->text, quote);
     }
     if (callee->outs > 1) {
-        emit_wanted(w, line, callee, entry, entry >= 0 ? -1 : only);
+        emit_wanted(w, callee, entry, entry >= 0 ? -1 : only);
     }
-    buffer_putc(line, ')');
+    buffer_putc(w->out, ')');
     if (callee->outs > 1 && entry < 0) {
-        buffer_print(line, "[%d]", only);
+        buffer_print(w->out, "[%d]", only);
     }
 }
 
 static void
-emit_fixed(writer *w, buffer *line, const grad *g, int indent)
+emit_fixed(writer *w, const grad *g, int step)
 {
-    buffer_print(line, "_f.%s(", g->name);
+    buffer_puts3(w->out, "_f.", g->name, "(");
     for (int i = 0; i < g->count; i++) {
-        buffer_puts(line, i ? ", " : "");
-        emit_operand(w, line, g->args[i], is_like(g, i), indent);
+        buffer_puts(w->out, i ? ", " : "");
+        emit_operand(w, g->args[i], is_like(g, i), &step);
     }
-    buffer_putc(line, ')');
+    buffer_putc(w->out, ')');
 }
 
-static void
-emit_value(writer *w, buffer *line, const grad *g, int entry, int indent)
-{
-    if (g->kind == GRAD_CALL) {
-        emit_call(w, line, g, entry, only_out(&w->t->ops.items[g->op_index]), indent);
-    } else if (g->kind == GRAD_OUT_OF && g->args[0]->kind == GRAD_CALL) {
-        const op *callee = &w->t->ops.items[g->op_index];
-        emit_call(w, line, g->args[0], -1, g->index - callee->inputs, indent);
-    } else if (!emit_simple(w, line, g, entry < 0)) {
-        emit_fixed(w, line, g, indent);
-    }
-}
-
+/* One value, after the steps to it. */
 static void
 assign_step(writer *w, const char *to, const grad *g, int entry, int indent)
 {
-    buffer line = {0};
-    emit_value(w, &line, g, entry, indent);
+    bool out = g->kind == GRAD_OUT_OF && g->args[0]->kind == GRAD_CALL;
+    const grad *call = out ? g->args[0] : g;
+    const op *callee = call->kind == GRAD_CALL ? &w->t->ops.items[call->op_index] : NULL;
+    int only = out ? g->index - callee->inputs : callee ? only_out(callee) : 0;
+    int step = is_simple(g) ? 0 : emit_steps(w, call, callee ? callee->inputs : g->count, indent);
     size_t start = python_line_begin(w->out, indent);
-    buffer_print(w->out, "%s = ", to);
-    buffer_add(w->out, line.data, line.size);
+    buffer_puts3(w->out, to, " = ", "");
+    if (callee) {
+        emit_call(w, call, entry, only, step);
+    } else if (g->kind == GRAD_FIXED && !is_simple(g)) {
+        emit_fixed(w, g, step);
+    } else {
+        emit_operand(w, g, entry < 0, &step);
+    }
     python_line_end(w->out, start);
-    buffer_finish(&line);
 }
 
 static void
@@ -815,10 +831,7 @@ takes_steps(const grad *g)
 {
     bool several = g->kind == GRAD_IF;
     for (int i = 0; !several && i < g->count; i++) {
-        const grad *x = g->args[i];
-        several = x && (x->kind == GRAD_CALL || x->kind == GRAD_IF ||
-                        (x->kind == GRAD_FIXED && strcmp(x->name, "t") != 0) ||
-                        (x->kind == GRAD_OUT_OF && x->args[0]->kind == GRAD_CALL));
+        several = g->args[i] && !is_simple(g->args[i]);
     }
     return several;
 }
@@ -842,7 +855,7 @@ static void
 emit_entry(writer *w, int index)
 {
     const grad_entry *e = entry_at(w, index);
-    if (root_of(w, index) != index || e->value->kind == GRAD_NONE) {
+    if (!w->asked[index]) {
         return;
     }
     if (takes_steps(e->value)) {
@@ -857,10 +870,9 @@ emit_entry(writer *w, int index)
         assign_step(w, e->name, e->value, index, 2 * PYTHON_INDENT);
         return;
     }
-    buffer name = {0};
-    buffer_print(&name, e->param < 0 ? "%s" : "_d%s", e->name);
-    assign(w, buffer_text(&name), e->value, 2 * PYTHON_INDENT);
-    buffer_finish(&name);
+    char name[NAME_LENGTH + 4];
+    snprintf(name, sizeof name, "%s%s", e->param < 0 ? "" : "_d", e->name);
+    assign(w, name, e->value, 2 * PYTHON_INDENT);
 }
 
 /* ---- the function ---------------------------------------------------------------------------- */
@@ -903,10 +915,9 @@ emit_results(writer *w, bool start_them)
         const char *name = w->row->params.items[i].name;
         any = any || has;
         if (start_them) {
-            buffer_print(w->out, has ? "_d%s = " : "", name);
+            buffer_puts3(w->out, has ? "_d" : "", has ? name : "", has ? " = " : "");
         } else {
-            buffer_puts(w->out, i ? ", " : "");
-            buffer_print(w->out, has ? "_d%s" : "None", name);
+            buffer_puts3(w->out, i ? ", " : "", has ? "_d" : "None", has ? name : "");
         }
     }
     if (start_them && !any) {
@@ -920,24 +931,23 @@ emit_results(writer *w, bool start_them)
 void
 gradient_emit_backward_body(buffer *out, const table *t, const op *row)
 {
-    buffer steps = {0};
-    writer w = {.out = &steps, .t = t, .row = row, .asked = asked_create(row)};
-    emit_results(&w, true);
+    writer w = {.out = out, .t = t, .row = row, .asked = asked_create(row)};
+    bool any = false;
     for (int i = 0; i < row->grads.count; i++) {
-        emit_entry(&w, i);
+        const grad_entry *e = &row->grads.items[i];
+        w.asked[i] = root_of(&w, i) == i && e->value->kind != GRAD_NONE;
+        any = any || (w.asked[i] && e->param >= 0);
     }
-    emit_results(&w, false);
-    w.out = out;
-    for (int i = 0; i < row->inputs; i++) {
-        if (has_gradient(&w, i)) {
-            emit_needs(&w);
-            break;
+    if (any) {
+        emit_needs(&w);
+        emit_incoming_all(&w);
+        emit_facts(&w);
+        emit_results(&w, true);
+        for (int i = 0; i < row->grads.count; i++) {
+            emit_entry(&w, i);
         }
     }
-    emit_incoming_all(&w);
-    emit_facts(&w);
-    buffer_add(out, steps.data, steps.size);
-    buffer_finish(&steps);
+    emit_results(&w, false);
     free(w.asked);
 }
 
@@ -976,9 +986,9 @@ void
 gradient_emit_saved_signature(buffer *out, const op *row)
 {
     size_t start = out->size;
-    buffer_print(out, "def _%s_saved(_need: _e.Needs", row->name);
+    buffer_puts3(out, "def _", row->name, "_saved(_need: _e.Needs");
     for (int i = 0; i < row->inputs; i++) {
-        buffer_print(out, ", %s: Any", row->params.items[i].name);
+        buffer_puts3(out, ", ", row->params.items[i].name, ": Any");
     }
     python_emit_attributes(out, row, false);
     buffer_puts(out, ") -> _e.Names:");
@@ -990,9 +1000,9 @@ void
 gradient_emit_backward_signature(buffer *out, const op *row)
 {
     size_t start = out->size;
-    buffer_print(out, "def _%s_backward(_f: Any, _need: _e.Needs, _g: Any", row->name);
+    buffer_puts3(out, "def _", row->name, "_backward(_f: Any, _need: _e.Needs, _g: Any");
     for (int i = 0; i < row->inputs + row->outs; i++) {
-        buffer_print(out, ", %s: Any", row->params.items[i].name);
+        buffer_puts3(out, ", ", row->params.items[i].name, ": Any");
     }
     bool keywords = python_emit_attributes(out, row, true);
     for (int i = 0; i < row->types.count; i++) {

@@ -146,6 +146,18 @@ matches(const char *name, bool capitals)
     return *name != '\0';
 }
 
+/* Names are short, and all of them are asked. */
+static bool
+has_two_underscores(const char *name)
+{
+    for (const char *c = name; *c; c++) {
+        if (c[0] == '_' && c[1] == '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool
 name_check(faults *f, context of, loc where, const char *name, name_kind kind)
 {
@@ -160,7 +172,7 @@ name_check(faults *f, context of, loc where, const char *name, name_kind kind)
             f, "name-length", where, of, "`%s` has %zu characters, a name at most %d", name,
             strlen(name), NAME_LENGTH);
     }
-    if (strstr(name, "__")) {
+    if (has_two_underscores(name)) {
         return fault(
             f, "name-underscores", where, of, "`%s` has two underscores in a row, which C++ keeps",
             name);

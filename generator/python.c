@@ -15,7 +15,8 @@ python_emit_attributes(buffer *out, const op *row, bool scalars)
     for (int i = 0; i < row->attrs.count; i++) {
         const attr *a = &row->attrs.items[i];
         if (scalars || a->kind != ATTR_SCALAR) {
-            buffer_print(out, "%s%s: %s", first ? ", *, " : ", ", a->name, types[a->kind]);
+            buffer_puts3(out, first ? ", *, " : ", ", a->name, ": ");
+            buffer_puts(out, types[a->kind]);
             first = false;
         }
     }

@@ -6,9 +6,9 @@
 static void
 indent_to(buffer *out, int indent)
 {
-    for (int i = 0; i < indent; i++) {
-        buffer_putc(out, ' ');
-    }
+    buffer_reserve(out, (size_t)indent);
+    memset(out->data + out->size, ' ', (size_t)indent);
+    out->size += (size_t)indent;
 }
 
 size_t
@@ -65,14 +65,16 @@ last_brackets(span line, span *inside)
     return found;
 }
 
+/* Where a word stands next outside of brackets and strings; the end if it does not. */
 static const char *
-next_comma(span text)
+next_word(span text, const char *word)
 {
     int depth = 0;
+    size_t size = strlen(word);
     const char *c = text.at;
     for (; (c = skip_strings(c, text.end)) < text.end; c++) {
         depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-        if (*c == ',' && depth == 0) {
+        if (depth == 0 && (size_t)(text.end - c) > size && !memcmp(c, word, size)) {
             return c;
         }
     }
@@ -84,17 +86,65 @@ static void write_line(buffer *out, int indent, span line, const char *tail);
 static void
 write_inside(buffer *out, int indent, span inside)
 {
-    bool several = next_comma(inside) < inside.end;
+    bool several = next_word(inside, ",") < inside.end;
     if (!several || indent + (inside.end - inside.at) <= PYTHON_COLUMNS) {
         write_line(out, indent, inside, "");
         return;
     }
     while (inside.at < inside.end) {
-        span one = {inside.at, next_comma(inside)};
+        span one = {inside.at, next_word(inside, ",")};
         write_line(out, indent, one, ",");
         inside.at = one.end < inside.end ? one.end + 1 : one.end;
         inside.at += inside.at < inside.end && *inside.at == ' ';
     }
+}
+
+/* A disjunction or conjunction, inside brackets: one operand a line. */
+static bool
+write_operands(buffer *out, int indent, span line, const char *tail)
+{
+    const char *word = next_word(line, " or ") < line.end ? " or " : " and ";
+    if (next_word(line, word) == line.end) {
+        return false;
+    }
+    while (line.at < line.end) {
+        span one = {line.at + (*line.at == ' '), line.end}; /* the word stands before the operand */
+        one.end = next_word(one, word);
+        write_line(out, indent, one, one.end < line.end ? "" : tail);
+        line.at = one.end;
+    }
+    return true;
+}
+
+static void
+write_bracketed(buffer *out, int indent, span line, span inside, const char *tail)
+{
+    indent_to(out, indent);
+    buffer_add(out, line.at, (size_t)(inside.at - line.at));
+    buffer_putc(out, '\n');
+    write_inside(out, indent + PYTHON_INDENT, inside);
+    indent_to(out, indent);
+    buffer_add(out, inside.end, (size_t)(line.end - inside.end));
+    buffer_puts(out, tail);
+    buffer_putc(out, '\n');
+}
+
+/* A value without brackets gets some. */
+static bool
+write_value(buffer *out, int indent, span line)
+{
+    const char *at = next_word(line, " = ");
+    span value = {at + 3, line.end};
+    if (at == line.end || next_word(value, " or ") == value.end) {
+        return false;
+    }
+    indent_to(out, indent);
+    buffer_add(out, line.at, (size_t)(value.at - line.at));
+    buffer_puts(out, "(\n");
+    write_line(out, indent + PYTHON_INDENT, value, "");
+    indent_to(out, indent);
+    buffer_puts(out, ")\n");
+    return true;
 }
 
 static void
@@ -102,18 +152,17 @@ write_line(buffer *out, int indent, span line, const char *tail)
 {
     span inside = {0};
     bool fits = indent + (line.end - line.at) + (long)strlen(tail) <= PYTHON_COLUMNS;
-    indent_to(out, indent);
-    if (fits || !last_brackets(line, &inside)) {
-        buffer_add(out, line.at, (size_t)(line.end - line.at));
-        buffer_puts(out, tail);
-        buffer_putc(out, '\n');
+    bool value = next_word(line, " = ") < line.end;
+    if (!fits &&
+        (value ? write_value(out, indent, line) : write_operands(out, indent, line, tail))) {
         return;
     }
-    buffer_add(out, line.at, (size_t)(inside.at - line.at));
-    buffer_putc(out, '\n');
-    write_inside(out, indent + PYTHON_INDENT, inside);
+    if (!fits && last_brackets(line, &inside)) {
+        write_bracketed(out, indent, line, inside, tail);
+        return;
+    }
     indent_to(out, indent);
-    buffer_add(out, inside.end, (size_t)(line.end - inside.end));
+    buffer_add(out, line.at, (size_t)(line.end - line.at));
     buffer_puts(out, tail);
     buffer_putc(out, '\n');
 }
@@ -145,4 +194,12 @@ python_line(buffer *out, int indent, const char *format, ...)
     buffer_print_args(out, format, args);
     va_end(args);
     python_line_end(out, start);
+}
+
+void
+python_assign(buffer *out, int indent, const char *to, const char *value)
+{
+    indent_to(out, indent);
+    buffer_puts3(out, to, " = ", value);
+    buffer_putc(out, '\n');
 }

@@ -13,6 +13,9 @@ size_t python_line_begin(buffer *out, int indent);
    stands in them goes on a line of its own, else on one a comma. */
 void python_line_end(buffer *out, size_t start);
 
+/* "A = x", which is never too long. */
+void python_assign(buffer *out, int indent, const char *to, const char *value);
+
 /* A whole line. */
 void
 python_line(buffer *out, int indent, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -145,7 +145,7 @@ static void
 emit_packs(writer *w, const item *it)
 {
     for (int i = 0; i < it->pack_count; i++) {
-        buffer_print(w->out, "%s%s", i ? ", " : "", w->row->dims.items[it->packs[i]].name);
+        buffer_puts3(w->out, i ? ", " : "", w->row->dims.items[it->packs[i]].name, "");
     }
 }
 
@@ -289,7 +289,7 @@ emit_targets(writer *w, items all)
     buffer_puts(w->out, one ? "(" : "");
     for (int i = 0; i < all.count; i++) {
         const char *name = is_target(w, all, i) ? w->row->dims.items[all.at[i].dim].name : "_";
-        buffer_print(w->out, "%s%s", i ? ", " : "", name);
+        buffer_puts3(w->out, i ? ", " : "", name, "");
     }
     buffer_puts(w->out, one ? ",) = " : " = ");
 }
@@ -312,11 +312,11 @@ emit_match(writer *w, const param *p, items all, int indent)
         emit_targets(w, all);
     }
     buffer_puts(w->out, p->list >= 0 ? "_e.match_each(\"" : "_e.match(\"");
-    buffer_print(w->out, "%s: ", p->name);
+    buffer_puts3(w->out, p->name, ": ", "");
     for (int i = 0; i < all.count; i++) {
-        buffer_print(w->out, "%s%s", i ? " " : "", all.at[i].text);
+        buffer_puts3(w->out, i ? " " : "", all.at[i].text, "");
     }
-    buffer_print(w->out, "%s\", %s", all.count ? "" : "()", p->name);
+    buffer_puts3(w->out, all.count ? "" : "()", "\", ", p->name);
     for (int i = 0; i < all.count; i++) {
         buffer_puts(w->out, ", ");
         emit_expected(w, &all.at[i], p->list >= 0);
@@ -373,7 +373,7 @@ emit_argument(writer *w, int index)
     int indent = PYTHON_INDENT;
     if (whole && w->dims[first.at->dim] == UNKNOWN && !w->all_bound) {
         if (is_used(w, first.at->dim)) {
-            python_line(w->out, indent, "%s = %s", w->row->dims.items[first.at->dim].name, p->name);
+            python_assign(w->out, indent, w->row->dims.items[first.at->dim].name, p->name);
         }
         set_known(w, first, p->optional ? MAYBE : SURE);
         return;
@@ -506,13 +506,49 @@ emit_bound(buffer *out, const attr *a, const char *which, int64_t integer, doubl
     }
 }
 
+static bool
+items_have_attr(const shape *s, int attr)
+{
+    for (int i = 0; i < s->items.count; i++) {
+        if (s->items.items[i].value && python_has_attr(s->items.items[i].value, attr)) {
+            return true;
+        }
+    }
+    for (int i = 0; i < s->other.count; i++) {
+        if (s->other.items[i].value && python_has_attr(s->other.items[i].value, attr)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the attribute stands in arithmetic. */
+static bool
+is_computed_with(const writer *w, int attr)
+{
+    const op *row = w->row;
+    bool found = false;
+    for (int i = 0; !found && i < row->inputs + row->outs; i++) {
+        found = items_have_attr(&row->params.items[i].shape, attr);
+    }
+    for (int i = 0; !found && i < row->dims.count; i++) {
+        found = row->dims.items[i].value && python_has_attr(row->dims.items[i].value, attr);
+    }
+    for (int i = 0; !found && i < row->wheres.count; i++) {
+        found = python_has_attr(row->wheres.items[i].test, attr);
+    }
+    return found;
+}
+
 static void
 emit_attributes(writer *w)
 {
     for (int i = 0; i < w->row->attrs.count; i++) {
         const attr *a = &w->row->attrs.items[i];
-        if (a->kind != ATTR_SCALAR && (a->has_min || a->has_max)) {
+        bool counts = (a->kind == ATTR_INT || a->kind == ATTR_INTS) && is_computed_with(w, i);
+        if (counts || (a->kind != ATTR_SCALAR && (a->has_min || a->has_max))) {
             size_t start = python_line_begin(w->out, PYTHON_INDENT);
+            buffer_print(w->out, counts ? "%s = " : "", a->name);
             buffer_print(w->out, "_e.bounded(\"%s\", %s", a->name, a->name);
             if (a->has_min) {
                 emit_bound(w->out, a, "least", a->min_integer, a->min_real);
@@ -556,19 +592,10 @@ emit_lists(writer *w)
     }
 }
 
-/* Above it what the row says. */
 static void
 emit_let(writer *w, const dim *d)
 {
     size_t start = python_line_begin(w->out, PYTHON_INDENT);
-    buffer_print(w->out, "# %s = ", d->name);
-    expr_emit_text(w->out, d->value);
-    if (w->out->size - start > PYTHON_COLUMNS) {
-        w->out->size = start;
-    } else {
-        buffer_putc(w->out, '\n');
-    }
-    start = python_line_begin(w->out, PYTHON_INDENT);
     buffer_print(w->out, "%s = ", d->name);
     expr_emit_python_as(w->out, w->row, d->value, EXPR_OF_SHAPES, 1);
     python_line_end(w->out, start);
@@ -616,7 +643,7 @@ static void
 emit_out(writer *w, const param *p)
 {
     size_t start = python_line_begin(w->out, PYTHON_INDENT);
-    buffer_print(w->out, "%s = ", p->name);
+    buffer_puts3(w->out, p->name, " = ", "");
     emit_sizes(w, (items){p->shape.items.items, p->shape.items.count});
     if (p->shape.test) {
         buffer_puts(w->out, " if ");
@@ -637,7 +664,7 @@ emit_outs(writer *w)
     size_t start = python_line_begin(w->out, PYTHON_INDENT);
     buffer_puts(w->out, "return _e.outs(");
     for (int i = 0; i < w->row->outs; i++) {
-        buffer_print(w->out, "%s%s", i ? ", " : "", outs[i].name);
+        buffer_puts3(w->out, i ? ", " : "", outs[i].name, "");
     }
     buffer_putc(w->out, ')');
     python_line_end(w->out, start);
@@ -672,12 +699,13 @@ void
 relation_emit_signature(buffer *out, const op *row)
 {
     size_t start = out->size;
-    buffer_print(out, "def _%s(", row->name);
+    buffer_puts3(out, "def _", row->name, "(");
     for (int i = 0; i < row->inputs; i++) {
         const param *p = &row->params.items[i];
         const char *type = p->list >= 0 ? "_e.List" : "_e.Shape";
         const char *absent = p->optional ? " | None" : "";
-        buffer_print(out, "%s%s: %s%s", i ? ", " : "", p->name, type, absent);
+        buffer_puts3(out, i ? ", " : "", p->name, ": ");
+        buffer_puts3(out, type, absent, "");
     }
     python_emit_attributes(out, row, false);
     buffer_puts(out, ") -> _e.Shapes:");

@@ -61,10 +61,51 @@ Number = TypeVar("Number", int, float)
 
 
 def checked(value: int) -> int:
-    """`value`, if it is one of 64 bits."""
-    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+    """`value`, if it is one of 64 bits; what is computed from it will be too."""
+    if not isinstance(value, int):
+        return value
+    if not _LEAST <= value <= _MOST:
         raise OverflowError(f"{value} is beyond 64 bits")
-    return value
+    return Int(value)
+
+
+class Int(int):
+    """An int whose sums and products are of 64 bits, or there is none."""
+
+    __slots__ = ()
+
+    def __add__(self, other: int) -> int:
+        return checked(int(self) + other)
+
+    def __radd__(self, other: int) -> int:
+        return checked(other + int(self))
+
+    def __sub__(self, other: int) -> int:
+        return checked(int(self) - other)
+
+    def __rsub__(self, other: int) -> int:
+        return checked(other - int(self))
+
+    def __mul__(self, other: int) -> int:
+        return checked(int(self) * other)
+
+    def __rmul__(self, other: int) -> int:
+        return checked(other * int(self))
+
+    def __floordiv__(self, other: int) -> int:
+        return checked(int(self) // other)
+
+    def __rfloordiv__(self, other: int) -> int:
+        return checked(other // int(self))
+
+    def __mod__(self, other: int) -> int:
+        return checked(int(self) % other)
+
+    def __rmod__(self, other: int) -> int:
+        return checked(other % int(self))
+
+    def __neg__(self) -> int:
+        return checked(-int(self))
 
 
 def add(a: int, b: int) -> int:
@@ -338,7 +379,7 @@ def relation(function: Callable[Arguments, Shapes]) -> Callable[Arguments, Shape
     def refusing(*shapes: Arguments.args, **attributes: Arguments.kwargs) -> Shapes:
         try:
             return function(*shapes, **attributes)
-        except (Refused, ArithmeticError) as error:
+        except (Refused, ArithmeticError, IndexError) as error:
             raise Refused(f"{function.__name__[1:]}: {error}") from error
 
     return refusing
@@ -372,7 +413,8 @@ def _located(items: Sequence[Any], shape: tuple[Any, ...]) -> tuple[Any, ...] | 
                 return None
             return (*left, *here, *right)
     rest = len(shape) - sum(_rank(item) for item in items)
-    if rest < 0 or (rest > 0 and ANY not in items) or items.count(ANY) > 1:
+    open_packs = sum(item is ANY for item in items)
+    if rest < 0 or open_packs > 1 or (rest > 0 and not open_packs):
         return None
     found: list[Any] = []
     at = 0
@@ -384,7 +426,7 @@ def _located(items: Sequence[Any], shape: tuple[Any, ...]) -> tuple[Any, ...] | 
         known = (item,) if one else item
         if not _is_open(item) and any(a != b for a, b in zip(known, sizes, strict=True)):
             return None
-        found.append(sizes[0] if one else sizes)
+        found.append(checked(sizes[0]) if one else sizes)
     return tuple(found)
 
 
@@ -422,7 +464,7 @@ def count(what: str, *lists: Sequence[Any] | None) -> int:
     lengths = [len(x) for x in lists if x is not None]
     if any(length != lengths[0] for length in lengths):
         raise Refused(f"{what} is {' and '.join(map(str, lengths))}")
-    return lengths[0] if lengths else 0
+    return checked(lengths[0] if lengths else 0)
 
 
 def size(dim: Any) -> Any:
@@ -459,11 +501,15 @@ def axes(what: str, values: int | Sequence[int] | None, of: Shape | None) -> tup
     return folded
 
 
-def bounded(what: str, value: Any, least: float | None = None, most: float | None = None) -> None:
-    """Refuses an attribute, or one of several integers, beyond its bounds; a NaN is within none."""
+def bounded(what: str, value: Any, least: float | None = None, most: float | None = None) -> Any:
+    """An attribute, refused if it, or one of several integers, is beyond its bounds; a NaN is
+    within none."""
     for v in value if isinstance(value, Sequence) else (value,):
         if not ((least is None or v >= least) and (most is None or v <= most)):
             raise Refused(f"{what} is {v}")
+    if isinstance(value, Sequence):
+        return tuple(map(checked, value))
+    return checked(value)
 
 
 def require(holds: Any, message: str) -> None:
@@ -489,7 +535,7 @@ def outs(*shapes: Shape) -> Shapes:
         if any(isinstance(size, int) and size < 0 for size in shape):
             raise Refused(f"an out of {_text(shape)}")
         prod([size for size in shape if not isinstance(size, int) or size > 1])
-    return tuple(tuple(shape) for shape in shapes)
+    return tuple(tuple(int(n) if isinstance(n, Int) else n for n in shape) for shape in shapes)
 
 
 # ---- gradients ----------------------------------------------------------------------------------

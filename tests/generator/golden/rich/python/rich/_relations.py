@@ -25,18 +25,17 @@ def _affine(
     """out = act(lr * (alpha * x + bias)), rows padded.
 
     Two paragraphs: 100% "quoted", */ and \\."""
-    _e.bounded("pad", pad, least=0)
+    pad = _e.bounded("pad", pad, least=0)
     _e.bounded("alpha", alpha, least=-1e+06, most=2.5)
-    _e.bounded("H", H, least=1, most=4294967296)
+    H = _e.bounded("H", H, least=1, most=4294967296)
     axes = _e.axes("axes", axes, x)
     axis = _e.axis("axis", axis, x)
     M, N = _e.match("x: M N", x, _e.ONE, _e.ONE)
     if bias is not None:
         _e.match("bias: N", bias, N)
-    # P = N + pad[0] + pad[1]
-    P = _e.add(_e.add(N, _e.at(pad, 0)), _e.at(pad, 1))
+    P = N + pad[0] + pad[1]
     _e.require(bias is not None or act == "none", "an act needs a bias")
-    _e.require(_e.mul(P, H) < 4611686018427387904, "too long")
+    _e.require(P * H < 4611686018427387904, "too long")
     out = (M, P)
     mean = (M,)
     where_most = (M, H) if deep else (M,)
