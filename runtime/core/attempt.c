@@ -9,14 +9,13 @@
 typedef struct reading {
     const source *first; /* whose the first tensor is; NULL: there is none */
     bool mixed;          /* types other than that */
-    bool torch;          /* torch has to be asked for the negative bit where there is one element */
-    bool own;            /* some are ours */
+    unsigned frameworks; /* of the types, a bit each */
 } reading;
 
 static inline bool
 read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, reading *r)
 {
-    *r = (reading){NULL, false, false, false};
+    reading all = {NULL, false, 0};
     for (int i = 0; i < count; i++) {
         if (args[i] == Py_None) {
             t[i] = (aicf_tensor){.absent = true, .dense = true};
@@ -26,16 +25,22 @@ read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, 
         if (!tensor_borrow(s, args[i], &t[i])) {
             return false;
         }
-        r->first = r->first ? r->first : s;
-        r->mixed |= s != r->first;
-        r->torch |= s->framework == FRAMEWORK_TORCH;
-        r->own |= s->framework == FRAMEWORK_OWN;
+        all.first = all.first ? all.first : s;
+        all.mixed |= s != all.first;
+        all.frameworks |= 1U << s->framework;
     }
+    *r = all;
     return true;
 }
 
+static inline bool
+has_any(const reading *r, framework of)
+{
+    return r->frameworks >> of & 1;
+}
+
 /* Settles what the short way of prepare did not take. False: something has to be asked, or said. */
-static bool
+static __attribute__((noinline)) bool
 settle_all(const aicf_op *op, aicf_tensor *t)
 {
     for (int i = 0; i < op->params; i++) {
@@ -70,7 +75,7 @@ is_behind_none(PyObject *const *args, int count, aicf_stream stream)
 static inline bool
 find_stream(const reading *r, PyObject *const *args, aicf_call *call)
 {
-    if (!r->own) {
+    if (!has_any(r, FRAMEWORK_OWN)) {
         return stream_at_once(r->first, call->device, &call->stream);
     }
     call->stream = STREAM_DEFAULT;
@@ -78,14 +83,14 @@ find_stream(const reading *r, PyObject *const *args, aicf_call *call)
 }
 
 /* False: one stream has to wait for another. */
-static bool
+static __attribute__((noinline)) bool
 launch_on_device(
     aicf_handle *handle, const reading *r, PyObject *const *args, aicf_call *call,
     const aicf_tensor *t, aicf_status *status)
 {
     const source *lead = stream_lead(t, call->count);
     if (streams_differ(t, call->count, lead) ||
-        (r->own && (r->mixed || !find_stream(r, args, call)))) {
+        (has_any(r, FRAMEWORK_OWN) && (r->mixed || !find_stream(r, args, call)))) {
         return false;
     }
     *status = launch(handle, call, lead);
@@ -127,7 +132,8 @@ attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
         return NULL;
     }
     const void *begun = handle->images + (size_t)variant * op->call_size;
-    if (!op->plain || !op->plain(t, call, begun) || (r.torch && t->numel == 1)) {
+    if (!op->plain || !op->plain(t, call, begun) ||
+        (has_any(&r, FRAMEWORK_TORCH) && t->numel == 1)) {
         if (!settle_all(op, t)) {
             return NULL;
         }

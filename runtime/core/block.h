@@ -88,11 +88,11 @@ block_stays(const block *b)
     return stays;
 }
 
-/* Whether `swift` may be called as soon as the call has its stream. */
+/* Whether `swift` may be called as soon as the call has its stream. Requires block_stays. */
 static inline bool
 block_is_swift(const block *b)
 {
-    return b->swift && block_stays(b) &&
+    return b->swift &&
            __atomic_load_n(&b->handle->warm, __ATOMIC_RELAXED) & launch_bit(b->handle, b->call);
 }
 

@@ -42,7 +42,7 @@ bound_swap(bound *self, block *before, block *b)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-static int
+static __attribute__((noinline)) int
 launch_slow(bound *self)
 {
     block *b = bound_block(self);
@@ -52,7 +52,7 @@ launch_slow(bound *self)
 }
 
 #ifndef Py_GIL_DISABLED
-static __attribute__((noinline)) int
+static __attribute__((noinline, cold)) int
 launch_failed(block *b, aicf_status status)
 {
     count_up(&b->references);
@@ -69,12 +69,14 @@ bound_launch(bound *self)
 {
 #ifndef Py_GIL_DISABLED
     block *b = self->block;
-    if (b && b->brief && block_stays(b)) {
+    if (!b || !block_stays(b)) {
+        return launch_slow(self);
+    }
+    if (b->brief) {
         aicf_status status = b->brief(b->call);
         return status.kind == AICF_OK ? 0 : launch_failed(b, status);
     }
-    if (b && block_is_swift(b) &&
-        (b->call->stream_given || block_find_stream(b, &b->call->stream))) {
+    if (block_is_swift(b) && (b->call->stream_given || block_find_stream(b, &b->call->stream))) {
         aicf_status status = launch_swiftly(b->swift, b->call);
         return status.kind == AICF_OK ? 0 : launch_failed(b, status);
     }

@@ -160,7 +160,7 @@ series_stream(series *s, const block *b)
 static int
 launch_next(series *s, block *b)
 {
-    if (!block_is_swift(b)) {
+    if (!block_is_swift(b) || !block_stays(b)) {
         series_end(s);
         return launch_held(b);
     }

@@ -356,14 +356,17 @@ def test_nothing_is_known_while_a_producer_runs(over: Over, ops: list[str]) -> N
         register(None, 0x5000_0000, None, name, 0, *[None] * 5)
 
         class Busy(Fake):
+            renews = False
             def __dlpack__(self, **keywords):
-                shim._library.shim_renew()
+                if self.renews:
+                    shim._library.shim_renew()
                 assert launch(0x5000_0000, Dim3(1, 1, 1), Dim3(1, 1, 1), None, 0, None) == 0
                 return super().__dlpack__(**keywords)
 
         fields = {"device_type": CUDA, "data": 1 << 40}
         tensors = [Busy(64, **fields), fake(64), fake(64)]
-        for _ in range(6):
+        for turn in range(9):
+            tensors[0].renews = turn % 3 == 2
             assert module("add").add_f32(*tensors) is True
         assert shim.failed() == []
         """)
@@ -439,5 +442,53 @@ def test_a_run_in_an_order_of_streams(over: Over, ops: list[str]) -> None:
             before = len(shim.launches())
             aicf_rt.run(calls * 30)
             assert [x.stream for x in shim.launches()[before:]] == [64, 1, 80, 1, 64] * 30
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "S1")
+def test_the_stream_of_each_launch(over: Over, ops: list[str]) -> None:
+    """The framework's current one on the tensors' device, as it is at the launch; the default one
+    where the framework cannot say. In a run it is asked once for launches that follow each other on
+    one device."""
+    over(
+        code("""
+        from modules.fake_exchange import Framework
+
+        class Theirs(Framework):
+            def _stream(self, kind, device, out):
+                self.calls.append("stream")
+                out[0] = self.current + device
+                return self.answers.get("stream", 0)
+
+        theirs = Theirs("own", "borrow", "stream", stream=64)
+        made = theirs.type()
+        add = module("add")
+        three = [[made(fake(64, device=d)) for _ in range(3)] for d in (0, 1)]
+        calls = [add.bind(*tensors) for tensors in three]
+        one, two = calls
+
+        def streams(run):
+            before, asked = len(shim.launches()), theirs.calls.count("stream")
+            assert run() in (True, None)
+            used = [(x.device, x.stream) for x in shim.launches()[before:]]
+            return used, theirs.calls.count("stream") - asked
+
+        def typed(device):
+            return lambda: add.add_f32(*three[device])
+
+        for current in (64, 80, 96):
+            theirs.current = current
+            on = [(0, current), (1, current + 1)]
+            for _ in range(3):
+                for d in (0, 1, 1):
+                    assert streams(calls[d]) == streams(typed(d)) == ([on[d]], 1)
+            used, asked = streams(lambda: aicf_rt.run([one, one, two, two, two, one] * 20))
+            assert used == [on[0], on[0], on[1], on[1], on[1], on[0]] * 20
+            assert asked < 60
+        theirs.answers["stream"] = -1
+        for run in (one, typed(0), lambda: aicf_rt.run([one])):
+            assert streams(run)[0] == [(0, 1)]
+        assert shim.failed() == []
         """)
     )

@@ -81,7 +81,7 @@ enter_device(int32_t device, int32_t *previous)
     return forked ? cudaErrorInitializationError : device_enter(device, previous);
 }
 
-static __attribute__((noinline)) aicf_status
+static __attribute__((noinline, cold)) aicf_status
 enter_by_runtime(aicf_device device, int32_t *previous)
 {
     cudaError_t before = begin_call();
@@ -98,17 +98,18 @@ enter_by_runtime(aicf_device device, int32_t *previous)
 static aicf_status
 enter(aicf_device device, int32_t *previous)
 {
+    thread *t = thread_here();
     const driver *d = driver_fast();
-    if (!d || !device_is_current(&here, d, device.index)) {
+    if (!d || !device_is_current(t, d, device.index)) {
         return enter_by_runtime(device, previous);
     }
-    failure_begin(&here, 0);
-    here.context = 0;
+    failure_begin(t, 0);
+    t->context = 0;
     *previous = -1;
     return aicf_ok();
 }
 
-static __attribute__((noinline)) aicf_status
+static __attribute__((noinline, cold)) aicf_status
 launch_elsewhere(const aicf_call *call)
 {
     int32_t previous;
@@ -124,7 +125,7 @@ launch_elsewhere(const aicf_call *call)
 static aicf_status
 launch(const aicf_call *call)
 {
-    thread *t = &here;
+    thread *t = thread_here();
     const driver *d = driver_fast();
     if (!d || !device_is_current(t, d, call->device.index)) {
         return launch_elsewhere(call);
@@ -140,8 +141,9 @@ launch(const aicf_call *call)
 static void
 series(bool on)
 {
-    here.series = on;
-    here.context = 0;
+    thread *t = thread_here();
+    t->series = on;
+    t->context = 0;
 }
 
 static const char *

@@ -80,7 +80,7 @@ learn(cudaError_t launched, const void *name, cudaKernel_t kernel)
 DECLARE(cudaError_t, cudaLaunchKernel, const void *, LAUNCH_PARAMETERS);
 DECLARE(cudaError_t, __cudaLaunchKernel, cudaKernel_t, LAUNCH_PARAMETERS);
 
-static __attribute__((noinline)) cudaError_t
+static __attribute__((noinline, cold)) cudaError_t
 launch_function(const void *function, LAUNCH_PARAMETERS)
 {
     cudaError_t before = cudaPeekAtLastError();
@@ -88,7 +88,7 @@ launch_function(const void *function, LAUNCH_PARAMETERS)
     return end(before, learn(error, function, NULL), grid, block, shared);
 }
 
-static __attribute__((noinline)) cudaError_t
+static __attribute__((noinline, cold)) cudaError_t
 launch_kernel(cudaKernel_t kernel, LAUNCH_PARAMETERS)
 {
     cudaError_t before = cudaPeekAtLastError();

@@ -1,3 +1,5 @@
 #include "thread.h"
 
-_Thread_local thread here;
+_Alignas(64) _Thread_local thread here; /* in one line of the cache */
+
+_Static_assert(sizeof here <= 64, "a line");

@@ -30,6 +30,15 @@ typedef struct thread {
 
 extern _Thread_local thread here;
 
+/* Its address, found once where a compiler that knows what it is would find it at each use. */
+static inline thread *
+thread_here(void)
+{
+    thread *t = &here;
+    __asm__("" : "+r"(t));
+    return t;
+}
+
 #pragma GCC visibility pop
 
 #endif
