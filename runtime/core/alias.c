@@ -1,16 +1,19 @@
 /* Tensors of torch's that outlive a call. What torch exports holds the tensor and not its storage:
-   set_() would free the memory under us. An alias of our own keeps the storage; but that one's
-   resize_() still moves it, so whoever launches asks first whether it did.
+   set_() would free the memory under us. So the storage itself is held; but its resize_() still
+   moves the memory, so whoever launches asks first whether it did.
 
    Torch's own answer takes it longer than a launch does, so the two words of the storage that
-   change are read directly: where they lie is proved once, on a storage of ours that is resized. */
+   change are read directly: where they lie is proved once, on a storage of ours that is resized.
+   Where that fails, an alias of our own keeps the storage, and torch is asked of it. */
 #include "core.h"
 
+#include <string.h>
+
 typedef struct alias_owner {
-    PyObject *alias;
-    PyObject *storage; /* keeps the words; NULL: torch is asked */
+    PyObject *held; /* the storage, which keeps the words, or the alias */
     const dl_exchange *exchange;
-    watched words;
+    watched words;     /* no address: torch is asked */
+    int64_t numbers[]; /* of a storage: sizes and strides, since the tensor's may change */
 } alias_owner;
 
 /* ---- where the words lie --------------------------------------------------------------------- */
@@ -85,44 +88,40 @@ words_known(core_state *core)
     return words;
 }
 
-/* Of the alias, or NULL. */
 static PyObject *
-storage_of_alias(core_state *core, PyObject *alias)
+storage_type(core_state *core)
 {
-    PyObject *storage =
-        words_known(core) > 0 ? PyObject_CallMethod(alias, "untyped_storage", NULL) : NULL;
-    if (storage && !type_is(Py_TYPE(storage), "torch", "UntypedStorage")) {
-        Py_CLEAR(storage);
+    PyObject *known = once_known(&core->storage_type);
+    if (known) {
+        return known;
     }
-    PyErr_Clear();
-    return storage;
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *class = torch ? PyObject_GetAttrString(torch, "UntypedStorage") : NULL;
+    Py_XDECREF(torch);
+    return once_settle(&core->storage_type, class);
 }
 
-static void
-words_locate(core_state *core, alias_owner *owner)
+/* The storage, and where its words are. NULL without an exception: it has none, or none that can be
+   watched. */
+static PyObject *
+storage_find(core_state *core, PyObject *object, watched *w)
 {
     int known = words_known(core);
-    const uintptr_t *words =
-        owner->storage ? (const uintptr_t *)number_of(owner->storage, "_cdata", false) : NULL;
+    PyObject *const *names = core->names;
+    PyObject *storage =
+        known > 0 ? PyObject_CallMethodObjArgs(object, names[NAME_untyped_storage], NULL) : NULL;
+    bool is = storage && (PyObject *)Py_TYPE(storage) == storage_type(core);
+    PyObject *address = is ? PyObject_GetAttr(storage, names[NAME__cdata]) : NULL;
+    const uintptr_t *words = address ? PyLong_AsVoidPtr(address) : NULL;
+    Py_XDECREF(address);
     PyErr_Clear();
-    if (words) {
-        owner->words.address = (void *const *)(words + known / WORDS);
-        owner->words.bytes = (const size_t *)(words + known % WORDS);
+    if (!words) {
+        Py_XDECREF(storage);
+        return NULL;
     }
-}
-
-/* Borrowing gives a lazy clone memory of its own: the words are those after it. No Python runs
-   between the two. */
-static int
-alias_borrow(alias_owner *owner, aicf_tensor *t)
-{
-    int failed = owner->exchange->borrow(owner->alias, t);
-    watched *w = &owner->words;
-    if (!failed && w->address) {
-        w->address_before = *w->address;
-        w->bytes_before = *w->bytes;
-    }
-    return failed;
+    w->address = (void *const *)(words + known / WORDS);
+    w->bytes = (const size_t *)(words + known % WORDS);
+    return storage;
 }
 
 /* ---- owning ---------------------------------------------------------------------------------- */
@@ -131,9 +130,68 @@ static void
 alias_release(void *kept)
 {
     alias_owner *owner = kept;
-    Py_DECREF(owner->alias);
-    Py_XDECREF(owner->storage);
+    Py_DECREF(owner->held);
     PyMem_Free(owner);
+}
+
+static alias_owner *
+owner_create(PyObject *held, const dl_exchange *exchange, int rank)
+{
+    alias_owner *owner = PyMem_Malloc(sizeof *owner + 2 * (size_t)rank * sizeof(int64_t));
+    if (owner) {
+        *owner = (alias_owner){.held = Py_NewRef(held), .exchange = exchange};
+    }
+    return owner;
+}
+
+/* The tensor that was borrowed begins in the memory that the words tell of: Python that ran since
+   they were found gave it no other. */
+static bool
+words_tell(watched *w, const aicf_tensor *t)
+{
+    w->address_before = *w->address;
+    w->bytes_before = *w->bytes;
+    uintptr_t base = (uintptr_t)w->address_before, first = (uintptr_t)t->data + t->byte_offset;
+    return first >= base && first - base <= w->bytes_before;
+}
+
+/* Sizes and strides of its own. */
+static void
+numbers_keep(alias_owner *owner, aicf_tensor *t)
+{
+    size_t bytes = (size_t)t->rank * sizeof(int64_t);
+    if (bytes) {
+        memcpy(owner->numbers, t->sizes, bytes);
+        t->sizes = owner->numbers;
+    }
+    if (bytes && t->strides) {
+        memcpy(owner->numbers + t->rank, t->strides, bytes);
+        t->strides = owner->numbers + t->rank;
+    }
+}
+
+/* Borrowing gives a lazy clone memory of its own: the words are those after it. No Python runs from
+   the borrowing on. */
+bool
+alias_hold(core_state *core, PyObject *object, aicf_tensor *t)
+{
+    const dl_exchange *exchange = tensor_source(t)->exchange;
+    watched words;
+    PyObject *storage = exchange && exchange->borrow ? storage_find(core, object, &words) : NULL;
+    alias_owner *owner = NULL;
+    if (storage && exchange->borrow(object, t) == 0 && t->rank >= 0 && t->rank <= AICF_MAX_DIMS &&
+        words_tell(&words, t)) {
+        owner = owner_create(storage, exchange, t->rank);
+    }
+    if (owner) {
+        owner->words = words;
+        numbers_keep(owner, t);
+        t->owner = owner;
+        t->release = alias_release;
+    }
+    PyErr_Clear();
+    Py_XDECREF(storage);
+    return owner;
 }
 
 int
@@ -143,16 +201,12 @@ alias_own(core_state *core, PyObject *alias, aicf_tensor *t)
     if (!s || !s->exchange || !s->exchange->borrow) {
         return -1;
     }
-    alias_owner *owner = PyMem_Calloc(1, sizeof *owner);
+    alias_owner *owner = owner_create(alias, s->exchange, 0);
     if (!owner) {
         PyErr_NoMemory();
         return -1;
     }
-    owner->alias = Py_NewRef(alias);
-    owner->exchange = s->exchange;
-    owner->storage = storage_of_alias(core, alias);
-    words_locate(core, owner);
-    if (alias_borrow(owner, t) != 0) {
+    if (owner->exchange->borrow(alias, t) != 0) {
         alias_release(owner);
         return -1;
     }
@@ -164,7 +218,7 @@ alias_own(core_state *core, PyObject *alias, aicf_tensor *t)
 PyObject *
 alias_object(const aicf_tensor *t)
 {
-    return t->release == alias_release ? ((alias_owner *)t->owner)->alias : NULL;
+    return t->release == alias_release ? ((alias_owner *)t->owner)->held : NULL;
 }
 
 const watched *
@@ -182,7 +236,7 @@ alias_moved(const aicf_tensor *t)
     if (owner->words.address) {
         return !watched_stays(&owner->words);
     }
-    return owner->exchange->borrow(owner->alias, &now) != 0
+    return owner->exchange->borrow(owner->held, &now) != 0
                ? -1
                : (char *)now.data + now.byte_offset != t->data;
 }
@@ -194,11 +248,11 @@ alias_look(const aicf_tensor *kept, aicf_tensor *now)
     int moved = alias_moved(kept);
     *now = *kept;
     now->release = NULL;
-    if (moved == 0 && owner->exchange->borrow(owner->alias, now) != 0) {
-        moved = -1;
-    }
-    if (moved == 0) {
-        aicf_tensor_settle(now);
+    if (moved == 0 && !owner->words.address) {
+        moved = owner->exchange->borrow(owner->held, now) != 0 ? -1 : 0;
+        if (moved == 0) {
+            aicf_tensor_settle(now);
+        }
     }
     return moved;
 }

@@ -1,5 +1,7 @@
 #include "block.h"
 
+#include "borrowed.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +263,22 @@ swift_of(const block *b)
 #endif
 }
 
+/* By the short way where that takes it. The options are the call as it was. */
+static aicf_status
+call_prepare(const block *b, frame *f)
+{
+    const aicf_op *op = f->op;
+    bool open = f->call->variant < 0;
+    if (op->plain && (!open || f->handle->free_type < 0)) {
+        f->call->variant = (int16_t)(open ? variant_first(op, f->t) : f->call->variant);
+        if (op->plain(f->t, f->call, NULL)) {
+            return aicf_ok();
+        }
+        memcpy(f->call, b->options, op->call_size);
+    }
+    return op->prepare(f->t, f->call);
+}
+
 int
 block_prepare(block *b, frame *f)
 {
@@ -270,7 +288,7 @@ block_prepare(block *b, frame *f)
     variant_choose(f);
     aicf_status status = f->status;
     if (status.kind == AICF_OK) {
-        status = f->op->prepare(f->t, f->call);
+        status = call_prepare(b, f);
     }
     if (status.kind) {
         raise_status(f->handle, f->call, f->t, status);

@@ -1,4 +1,4 @@
-/* What the short ways of both forms share: calls of tensors alone that are all borrowed. */
+/* What the short ways of the forms share: calls of one tensor a parameter. */
 #ifndef AICF_CORE_BORROWED_H
 #define AICF_CORE_BORROWED_H
 
@@ -17,6 +17,23 @@ source_seen(aicf_handle *handle, int param, PyObject *object)
         }
     }
     return s;
+}
+
+/* The first variant that takes the inputs, -1: none. Requires that no dtype= says it. */
+static inline int
+variant_first(const aicf_op *op, const aicf_tensor *t)
+{
+    for (int v = 0; v < op->variants; v++) {
+        const aicf_dtype *dtypes = op->dtypes + v * op->params;
+        int i = 0;
+        while (i < op->inputs && (!dtypes[i] || t[i].absent || dtypes[i] == t[i].dtype)) {
+            i++;
+        }
+        if (i == op->inputs) {
+            return v;
+        }
+    }
+    return -1;
 }
 
 #endif

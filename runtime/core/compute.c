@@ -75,24 +75,6 @@ quick_borrow(quick *q)
     return true;
 }
 
-/* The first variant that takes the inputs, -1: none. */
-static int
-quick_variant(const quick *q)
-{
-    const aicf_op *op = q->handle->op;
-    for (int v = 0; v < op->variants; v++) {
-        const aicf_dtype *dtypes = op->dtypes + v * op->params;
-        int i = 0;
-        while (i < op->inputs && (!dtypes[i] || dtypes[i] == q->t[i].dtype)) {
-            i++;
-        }
-        if (i == op->inputs) {
-            return v;
-        }
-    }
-    return -1;
-}
-
 /* The out as all inputs are. False: they are not alike, or have one element or none. */
 static bool
 quick_infer(const quick *q, int variant, aicf_inferred *out)
@@ -171,7 +153,7 @@ quick_run(quick *q, aicf_status *status)
     if (asked != STEP_DONE) {
         return asked;
     }
-    int variant = quick_borrow(q) ? quick_variant(q) : -1;
+    int variant = quick_borrow(q) ? variant_first(op, q->t) : -1;
     if (variant < 0 || !quick_infer(q, variant, &out)) {
         return STEP_NOT;
     }

@@ -27,6 +27,8 @@
     X(requires_grad)             \
     X(is_neg)                    \
     X(detach)                    \
+    X(untyped_storage)           \
+    X(_cdata)                    \
     X(shape)                     \
     X(typestr)                   \
     X(data)                      \
@@ -58,6 +60,7 @@ typedef struct core_state {
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
+    PyObject *storage_type;      /* torch.UntypedStorage, made once */
     PyObject *numpy_empty;       /* numpy's, made once, as are its dtypes by dtype_index */
     PyObject *numpy_dtypes[DTYPES];
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
@@ -273,9 +276,13 @@ int protocol_own(frame *f, int tensor);
 /* The current exception, which is a producer's, as it was raised and with a note on which argument
    it is about; always -1. Runs Python. */
 int argument_note(const frame *f, int tensor);
-/* alias.c: makes `t` a tensor that holds the alias. -1, perhaps with an exception. Runs Python. */
+/* alias.c: makes `t` a tensor that holds the object's storage. False: it cannot be, and nothing is
+   held. Runs Python. */
+bool alias_hold(core_state *core, PyObject *object, aicf_tensor *t);
+/* The same by an alias, of which torch has to be asked whether it moved. -1, perhaps with an
+   exception. Runs Python. */
 int alias_own(core_state *core, PyObject *alias, aicf_tensor *t);
-/* The alias that an owned tensor of torch's holds; NULL: none. Borrowed. */
+/* The storage or the alias that an owned tensor of torch's holds; NULL: none. Borrowed. */
 PyObject *alias_object(const aicf_tensor *t);
 /* The two words of a storage of torch's that are others once its memory is. */
 typedef struct watched {
@@ -291,9 +298,10 @@ watched_stays(const watched *w)
     return *w->address == w->address_before && *w->bytes == w->bytes_before;
 }
 
-/* Of the alias that the tensor holds; NULL: it holds none, or torch has to be asked. */
+/* Of the storage that the tensor holds; NULL: it holds none, or torch has to be asked. */
 const watched *alias_words(const aicf_tensor *t);
-/* Whether the memory of an alias is another than it was; -1: not known any more. No Python runs. */
+/* Whether the memory of such a tensor is another than it was; -1: not known any more. No Python
+   runs. */
 int alias_moved(const aicf_tensor *t);
 /* The same, and where it did not, the tensor as it is now. */
 int alias_look(const aicf_tensor *t, aicf_tensor *now);

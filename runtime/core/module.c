@@ -157,6 +157,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->backend_error);
     Py_VISIT(state->forward_ad);
     Py_VISIT(state->increment_version);
+    Py_VISIT(state->storage_type);
     Py_VISIT(state->numpy_empty);
     for (int i = 0; i < DTYPES; i++) {
         Py_VISIT(state->numpy_dtypes[i]);
@@ -176,6 +177,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->backend_error);
     Py_CLEAR(state->forward_ad);
     Py_CLEAR(state->increment_version);
+    Py_CLEAR(state->storage_type);
     Py_CLEAR(state->numpy_empty);
     for (int i = 0; i < DTYPES; i++) {
         Py_CLEAR(state->numpy_dtypes[i]);

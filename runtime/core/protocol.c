@@ -267,6 +267,9 @@ protocol_read(frame *f, int i)
 static int
 own_torch(frame *f, int i)
 {
+    if (alias_hold(f->core, f->objects[i], &f->t[i])) {
+        return 0;
+    }
     PyObject *alias = PyObject_CallMethodObjArgs(f->objects[i], f->core->names[NAME_detach], NULL);
     if (!alias) {
         return -1;

@@ -171,6 +171,48 @@ def test_torch_class_that_hides_its_storage(add: Any, rt: Any, unsupported: Any)
 
 
 @pytest.mark.guests("torch")
+def test_torch_shape_changed_in_place(add: Any) -> None:
+    """Sizes and strides are those that were bound, also for what is checked anew in set()."""
+    torch = pytest.importorskip("torch")
+    a, b, out = torch.arange(8.0).reshape(2, 4), torch.ones(2, 4), torch.zeros(2, 4)
+    call = add.bind(a, b, out)
+    a.t_()
+    b.resize_(1)
+    call.set(b=torch.full((2, 4), 3.0))
+    call()
+    assert out.tolist() == [[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]
+    call.set(a=torch.ones(2, 4))
+    assert call() is None
+    assert out.tolist() == [[4.0] * 4] * 2
+
+
+@pytest.mark.guests("torch")
+def test_torch_re_seated_while_it_is_bound(add: Any) -> None:
+    """By Python that runs between two questions: what is held is what is launched on."""
+    torch = pytest.importorskip("torch")
+    from torch.overrides import TorchFunctionMode
+
+    class Seats(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            answer = f(*args, **(kwargs or {}))
+            if "untyped_storage" in str(f):
+                args[0].set_(torch.full((COUNT,), 5.0))
+            return answer
+
+    a, b, out = torch.ones(COUNT), torch.ones(COUNT), torch.zeros(COUNT)
+    with Seats():
+        call = add.bind(a, b, out)
+    a.set_(torch.zeros(COUNT))
+    b.set_(torch.zeros(COUNT))
+    churn()
+    call()
+    result = torch.zeros(COUNT)
+    call.set(out=result)
+    call()
+    assert (result == 10).all()
+
+
+@pytest.mark.guests("torch")
 def test_torch_deleted(add: Any) -> None:
     torch = pytest.importorskip("torch")
     out = torch.zeros(COUNT)
