@@ -65,9 +65,10 @@ typedef struct core_state {
     PyObject *numpy_dtypes[DTYPES];
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
-    int numpy_layout;  /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
-    int storage_words; /* which words of torch's storages alias.c reads: 0 not looked, -1 none */
-    bool sync;         /* AICF_DEBUG=sync */
+    int jax_skips_buffers; /* the last array of jax's was one that shows none */
+    int numpy_layout;      /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
+    int storage_words;     /* words of torch's storages for alias.c: 0 not looked, -1 none */
+    bool sync; /* AICF_DEBUG=sync */
 } core_state;
 
 /* Of aicf_rt._core as it is imported now; NULL with an exception set. A new reference to the module
@@ -161,7 +162,7 @@ typedef enum form {
     FORM_SET      /* all by name, any of them */
 } form;
 
-enum { SEEN_FAST = 1, SEEN_SLOW = 2, SEEN_ASKED = 4 };
+enum { SEEN_FAST = 1, SEEN_SLOW = 2, SEEN_ASKED = 4, SEEN_ASKING = 8 };
 
 typedef struct frame {
     aicf_handle *handle;

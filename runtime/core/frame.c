@@ -343,18 +343,24 @@ borrow_pass(frame *f, bool *ask)
     return BORROWED;
 }
 
-/* Asks the torch tensors that may have the negative bit, each once. */
+/* Asks the torch tensors that may have the negative bit, each once. Which they are is found before
+   the first is asked: Python runs then, and what was borrowed is stale. */
 static int
 ask_negative(frame *f)
 {
     for (int i = 0; i < f->count; i++) {
+        bool ask = f->seen[i] & SEEN_FAST && !(f->seen[i] & SEEN_ASKED) &&
+                   tensor_source(&f->t[i])->framework == FRAMEWORK_TORCH &&
+                   torch_may_be_negative(&f->t[i]);
+        f->seen[i] |= ask ? SEEN_ASKING : 0;
+    }
+    for (int i = 0; i < f->count; i++) {
         aicf_tensor *t = &f->t[i];
-        if (!(f->seen[i] & SEEN_FAST) || f->seen[i] & SEEN_ASKED ||
-            tensor_source(t)->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t)) {
+        if (!(f->seen[i] & SEEN_ASKING)) {
             continue;
         }
         const source *s = tensor_source(t);
-        f->seen[i] |= SEEN_ASKED;
+        f->seen[i] = SEEN_FAST | SEEN_ASKED;
         if (torch_ask_negative(f->core, f->objects[i], t) < 0) {
             return -1;
         }
@@ -363,9 +369,8 @@ ask_negative(frame *f)
             t->source = s;
             f->seen[i] = SEEN_SLOW | SEEN_ASKED;
         }
-        return AGAIN; /* Python ran: what was borrowed is stale */
     }
-    return BORROWED;
+    return AGAIN;
 }
 
 static int

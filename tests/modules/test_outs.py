@@ -244,3 +244,30 @@ def test_other_frameworks_are_asked_also_for_little(add: Any) -> None:
     framework.answers = {}
     framework.hands_over = None
     assert type(add.add(x, x)).__name__ == "Exchanged"
+
+
+@pytest.mark.guests("jax")
+@pytest.mark.promise("PRODUCERS-all", "T12")
+def test_jax_by_buffer_and_by_dlpack_in_turn(add: Any, unsupported: Any) -> None:
+    """Its arrays on the host are read by their buffer, also ones that are still computed; bf16 has
+    none, and what is deleted raises."""
+    jax = pytest.importorskip("jax")
+    numpy = jax.numpy
+    heavy = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, y: numpy.tanh(y @ x) + i, x))
+    x = numpy.ones((256, 256), "float32")
+    want = np.asarray(heavy(x))
+    half = numpy.ones(8, "bfloat16")
+    for _ in range(3):
+        out = np.zeros((256, 256), "f4")
+        assert add.add_f32(heavy(x), x, out) is True
+        np.testing.assert_array_equal(out, want + 1)
+        assert add.add_f32(half, half, out) is False
+        assert add.add(half, half).tolist() == [2.0] * 8
+        with pytest.raises(unsupported, match="read-only"):
+            add.add(out, out, out=x)
+    gone = numpy.ones(8, "float32") + 1
+    gone.delete()
+    for _ in range(2):
+        with pytest.raises((RuntimeError, TypeError)):
+            add.add_f32(gone, gone, np.zeros(8, "f4"))
+        assert add.add(half, half).tolist() == [2.0] * 8
