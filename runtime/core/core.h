@@ -68,7 +68,7 @@ typedef struct core_state {
     int jax_skips_buffers; /* the last array of jax's was one that shows none */
     int numpy_layout;      /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
     int storage_words;     /* words of torch's storages for alias.c: 0 not looked, -1 none */
-    bool sync; /* AICF_DEBUG=sync */
+    bool sync;             /* AICF_DEBUG=sync */
 } core_state;
 
 /* Of aicf_rt._core as it is imported now; NULL with an exception set. A new reference to the module
