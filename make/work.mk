@@ -1,5 +1,5 @@
 # What people do with a build: test it, look at it, pack it.
-.PHONY: all help clean bootstrap demo test test-gpu check check-table promises format dist profile \
+.PHONY: all help clean bootstrap demo test test-gpu py-ft test-ft check check-table promises format dist profile \
     release new-op bench-gil bench-opgen bench-gpu bench-launch bench-calls sanitize
 
 help: ## this list
@@ -38,6 +38,17 @@ test-gpu: ## the tests that need a GPU; writes their report, which `make check` 
 	@$(MAKE) --no-print-directory run-test-gpu
 run-test-gpu: all
 	@$(ALONE) B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) tools/gpu_report.py run $(TESTS)
+
+# Its own: outside of what `make test` runs, and minutes of building. A folder elsewhere serves checkouts.
+PYFT ?= $(B)/py-ft
+py-ft: ## a free-threaded Python 3.13, plain and under the thread sanitizer, in PYFT=build/py-ft
+	@sh tools/py_ft.sh $(PYFT)
+
+test-ft: bootstrap py-ft ## threads without the GIL, under the thread sanitizer: free-threaded.json
+	@$(MAKE) --no-print-directory run-test-ft
+run-test-ft: all
+	@$(ALONE) $(PYTHON) tests/freethreaded/prove.py --pythons $(PYFT) --build $(B) --generated $(GEN) \
+	    --json docs/measurements/free-threaded.json $(FT)
 
 bench-gpu: ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
 	@$(READY)
@@ -110,4 +121,4 @@ dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-demo run-test run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist
+.PHONY: run-demo run-test run-test-ft run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist
