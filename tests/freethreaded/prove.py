@@ -277,7 +277,7 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
     pythons, build, generated = (
         Path(p).resolve() for p in (said.pythons, said.build, said.generated)
     )
-    site = install(pythons)
+    site, sources = install(pythons), source_hash()
     sanitized = ("CFLAGS=-fsanitize=thread -g", "LDFLAGS=-fsanitize=thread")
     plain, tsan = (
         Variant(
@@ -291,7 +291,7 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
         variant.make()
         variant.make_tables()
     runs: dict[str, Any] = {}
-    for variant, again, calls in ((plain, 20, said.calls), (tsan, 5, said.calls_tsan)):
+    for variant, again, calls in ((plain, 10, said.calls), (tsan, 3, said.calls_tsan)):
         for _ in range(again):
             quiet(variant, "--only", "first")
         leaks = ["--grown"] if variant is plain else []
@@ -315,7 +315,7 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": {"processors": os.cpu_count(), "system": platform.platform()},
         "compiler": must(["gcc", "--version"]).splitlines()[0],
-        "sources": source_hash(),
+        "sources": sources,
         "suppressions": [],
         "runs": runs,
         "noticed": planted,
@@ -329,7 +329,7 @@ def main() -> int:
     parser.add_argument("--generated", required=True)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--calls", type=int, default=100_000, help="of each thread, plain")
-    parser.add_argument("--calls-tsan", type=int, default=100_000, help="under the sanitizer")
+    parser.add_argument("--calls-tsan", type=int, default=10_000, help="under the sanitizer")
     said = parser.parse_args()
     report = prove(said)
     if said.json:
