@@ -7,7 +7,7 @@
 text
 text_begin(char *buffer, size_t size)
 {
-    static char none[1];
+    static _Thread_local char none[1];
     if (size == 0) {
         return (text){none, 1};
     }

@@ -107,6 +107,15 @@ def install(pythons: Path) -> Path:
     return site
 
 
+def torch_version(pythons: Path, plain: Variant) -> tuple[Variant, str | None]:
+    """The same with FOLDER/guests first, where torch is if somebody put it there: some gigabytes."""
+    places = os.pathsep.join([str(pythons / "guests"), str(plain.site)])
+    code = "import importlib.metadata as m; print(m.version('torch'))"
+    asked = run([str(plain.python), "-c", code], environment={"PYTHONPATH": places})
+    found = asked.stdout.strip() if asked.returncode == 0 else None
+    return dataclasses.replace(plain, site=pythons / "guests"), found
+
+
 def versions(variant: Variant) -> dict[str, str]:
     code = (
         "import sys, sysconfig, importlib.metadata as m, json;"
@@ -308,6 +317,10 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
         grown = whole.said.get("grown_kib")
         if grown is not None and grown > 8192:
             sys.exit(f"error: the process grows: {grown} KiB in a round")
+    guests, version = torch_version(pythons, plain)
+    if version:
+        whole = quiet(guests, "--only", "first,torch_guests", "--calls", "10000")
+        runs["torch"] = {"torch": version, **whole.said}
     planted = {"a kernel that adds as no two threads may": planted_kernel(tsan)}
     for plant in PLANTS:
         planted[plant.name] = noticed(tsan, plant, build / "ft-planted")
