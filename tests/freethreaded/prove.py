@@ -26,7 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 REPORTED = 66  # the status of a process whose sanitizer reported something
-SOURCES = ("include", "runtime", "templates", "kernels", "tests/freethreaded", "ops.yaml")
+SOURCES = ("include", "runtime", "templates", "kernels", "ops.yaml", "tests/freethreaded/table")
+SCRIPTS = ("tests/freethreaded/rows.py", "tests/freethreaded/work.py")
 
 
 def say(what: str, text: str) -> None:
@@ -108,7 +109,7 @@ def install(pythons: Path) -> Path:
 
 
 def torch_version(pythons: Path, plain: Variant) -> tuple[Variant, str | None]:
-    """The same with FOLDER/guests first, where torch is if somebody put it there: some gigabytes."""
+    """The same with the packages of FOLDER/guests, and the version of torch if that is there."""
     places = os.pathsep.join([str(pythons / "guests"), str(plain.site)])
     code = "import importlib.metadata as m; print(m.version('torch'))"
     asked = run([str(plain.python), "-c", code], environment={"PYTHONPATH": places})
@@ -271,9 +272,9 @@ def planted_kernel(variant: Variant) -> str:
 
 
 def source_hash() -> str:
-    """Over all that the modules and the runs are made from."""
+    """Over all that the modules are made from, and what they run."""
     total = hashlib.sha256()
-    for name in SOURCES:
+    for name in (*SOURCES, *SCRIPTS):
         place = ROOT / name
         files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
         for file in files:
