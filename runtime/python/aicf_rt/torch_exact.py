@@ -1,0 +1,123 @@
+"""The two ways that are called most, spelled out for a row: to its Autograd kernel where nothing is
+recorded, and to its `.out` kernel.
+
+Python takes a fifth of such a call's time for arguments that it does not know by name and number;
+so the functions are written out for them, as dataclasses do. Whatever is not the common case goes
+on to the general function, which takes all calls. Helpers have names that no argument of a row can
+have: those begin with a letter.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import torch
+
+from .torch_kernels import (
+    Functional,
+    Kernel,
+    Module,
+    _forward_ad,
+    increment_version,
+)
+from .torch_schema import Row
+
+_AUTOGRAD = """\
+def {name}(_keyset, {taken}):
+    if ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
+        return _general(_keyset, {given})
+    if _keyset == _cpu or _keyset == _cuda:
+        if {like}.is_contiguous():
+            _typed = _module.typed.get({lead}.dtype)
+            if _typed is not None:
+                _out = _empty_like({like})
+                if _typed({tensors}, _out{values}):
+                    return _out
+        return _functional(({tensors},), {kwargs})
+    return _general(_keyset, {given})
+"""
+
+_OUT = """\
+def {name}({taken}):
+    if ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
+        return _general({given})
+    _typed = _module.typed.get({lead}.dtype)
+    if _typed is not None and _typed({tensors}, {out}{values}):
+        _increment_version(({out},))
+        return None
+    return _general({given})
+"""
+
+
+def autograd(
+    row: Row, general: Kernel, functional: Functional, module: Module, cpu: Any, cuda: Any
+) -> Kernel:
+    """The Autograd kernel of a plain form whose out is most often like an argument."""
+    if row.like is None or row.lead is None:
+        return general
+    words = _words(row)
+    words["like"] = row.tensors[row.like].name
+    helpers = {
+        "_cpu": cpu,
+        "_cuda": cuda,
+        "_empty_like": torch.empty_like,
+        "_functional": functional,
+    }
+    return _compiled(_AUTOGRAD.format(**words), row.name, module, general, helpers)
+
+
+def out(row: Row, general: Kernel, module: Module) -> Kernel:
+    """The `.out` kernel of a row with one out."""
+    if row.lead is None or len(row.outs) != 1 or row.all_optional or row.writes or row.has_lists:
+        return general
+    name = row.outs[0].name
+    words = _words(row)
+    values = words["values"]
+    words["taken"] = f"{words['taken'].removesuffix(values)}, *, {name}{values}"
+    words["given"] = f"{words['given'].removesuffix(values)}, {name}={name}{values}"
+    words["requires"] += f" or {name}.requires_grad"
+    words["out"] = name
+    helpers = {"_increment_version": increment_version}
+    return _compiled(_OUT.format(**words), row.name, module, general, helpers)
+
+
+def _words(row: Row) -> dict[str, str]:
+    names = [t.name for t in row.tensors]
+    values = ", **_values" if row.values else ""
+    requires = [
+        f"{t.name} is not None and {t.name}.requires_grad"
+        if t.optional
+        else f"{t.name}.requires_grad"
+        for t in row.tensors
+    ]
+    lead = row.tensors[row.lead or 0].name
+    return {
+        "name": row.name,
+        "taken": ", ".join(f"{t.name}=None" if t.optional else t.name for t in row.tensors)
+        + values,
+        "given": ", ".join(names) + values,
+        "tensors": ", ".join(names),
+        "values": values,
+        "kwargs": "_values" if values else "{}",
+        "requires": " or ".join(requires),
+        "lead": lead,
+    }
+
+
+def _compiled(
+    text: str, name: str, module: Module, general: Kernel, helpers: dict[str, Any]
+) -> Kernel:
+    """The function of this text, which debuggers and tracebacks show."""
+    scope = {
+        **helpers,
+        "_is_grad_enabled": torch.is_grad_enabled,
+        "_forward_ad": _forward_ad,
+        "_module": module,
+        "_general": general,
+    }
+    file = f"<{module.package}.torch {name} {len(linecache.cache)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), scope)
+    found: Kernel = scope[name]
+    return found

@@ -1,0 +1,207 @@
+"""Gradients against finite differences, in f64 on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch_ops.samples import NO_GRADIENT, ROWS, Sample, samples_of  # noqa: E402
+
+pytestmark = pytest.mark.guests("torch")
+
+WITH_GRADIENT = [row for row in ROWS if row[1] not in NO_GRADIENT]
+WITHOUT = [row for row in ROWS if row[1] in NO_GRADIENT]
+TWICE = ("add", "scale", "copy", "square", "square_bwd", "drop", "shift", "cast", "pad",
+         "crop", "spread", "total", "turn", "concat", "sum")  # fmt: skip
+
+
+def flat(op: Any, one: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The op as a function of its tensors alone, lists spread."""
+    leaves, spec = torch.utils._pytree.tree_flatten(one.args)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+
+    def function(*tensors: Any) -> Any:
+        given = list(leaves)
+        for place, x in zip(places, tensors, strict=True):
+            given[place] = x
+        return op(*torch.utils._pytree.tree_unflatten(given, spec), **one.kwargs)
+
+    return function, tuple(leaves[i] for i in places)
+
+
+def f64(name: str) -> list[Sample]:
+    """Finite differences need f64 throughout."""
+    found = samples_of(name)
+    return [s for s in found if s.kwargs.get("dtype") is not torch.float32]
+
+
+def op_of(ops: Any, namespace: str, name: str) -> Any:
+    op = getattr(getattr(ops, namespace), name).default
+    if name == "cast":  # its default is f32
+        return lambda x, dtype=torch.float64: op(x, dtype=dtype)
+    return op
+
+
+@pytest.mark.promise("TORCH-gradients")
+@pytest.mark.parametrize("namespace, name", WITH_GRADIENT)
+def test_all_needed(ops: Any, namespace: str, name: str) -> None:
+    for one in f64(name):
+        function, tensors = flat(op_of(ops, namespace, name), one)
+        assert torch.autograd.gradcheck(function, tensors)
+
+
+def needs(count: int) -> Iterator[tuple[bool, ...]]:
+    """Each alone."""
+    yield from (tuple(i == k for i in range(count)) for k in range(count))
+
+
+@pytest.mark.promise("TORCH-gradients")
+@pytest.mark.parametrize("namespace, name", WITH_GRADIENT)
+def test_each_needed_alone(ops: Any, namespace: str, name: str) -> None:
+    for one in f64(name):
+        function, tensors = flat(op_of(ops, namespace, name), one)
+        for need in needs(len(tensors)):
+            given = [t.detach().requires_grad_(n) for t, n in zip(tensors, need, strict=True)]
+            assert torch.autograd.gradcheck(function, given)
+
+
+@pytest.mark.promise("TORCH-gradients", "TORCH-compile")
+@pytest.mark.parametrize("namespace, name", WITH_GRADIENT)
+def test_compiled(ops: Any, namespace: str, name: str) -> None:
+    function, tensors = flat(op_of(ops, namespace, name), f64(name)[1])
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert torch.autograd.gradcheck(compiled, tensors)
+
+
+@pytest.mark.promise("TORCH-second-derivative")
+@pytest.mark.parametrize("namespace, name", [row for row in WITH_GRADIENT if row[1] in TWICE])
+def test_twice(ops: Any, namespace: str, name: str) -> None:
+    function, tensors = flat(op_of(ops, namespace, name), f64(name)[0])
+    assert torch.autograd.gradgradcheck(function, tensors)
+
+
+@pytest.mark.promise("TORCH-second-derivative")
+def test_a_third_derivative(ops: Any) -> None:
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    y = ops.kinds.square(ops.kinds.square(x)).sum()
+    for power, factor in ((3, 4), (2, 12), (1, 24)):
+        (y,) = torch.autograd.grad(y, x, create_graph=True)
+        torch.testing.assert_close(y, factor * x.detach() ** power)
+        y = y.sum()
+
+
+@pytest.mark.promise("TORCH-second-derivative")
+def test_a_missing_second_derivative_names_the_op(ops: Any) -> None:
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    (g,) = torch.autograd.grad(ops.aicf.relu(x).sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"aicf::relu_bwd has no gradient"):
+        g.sum().backward()
+    (g,) = torch.autograd.grad(ops.kinds.norm(x[None]).sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"kinds::norm_bwd has no gradient"):
+        g.sum().backward()
+
+
+@pytest.mark.promise("TORCH-no-gradient")
+@pytest.mark.parametrize("namespace, name", WITHOUT)
+def test_a_backward_that_the_row_does_not_have(ops: Any, namespace: str, name: str) -> None:
+    op = getattr(getattr(ops, namespace), name)
+    one = samples_of(name, grad=True)[0]
+    if any(a.alias_info for a in op.default._schema.arguments):
+        with pytest.raises(TypeError, match="it requires grad, which this call does not record"):
+            op.default(*grown(one.args), **one.kwargs)
+        return
+    found = op.default(*one.args, **one.kwargs)
+    first = found[0] if isinstance(found, tuple) else found
+    if not first.is_floating_point():
+        assert not first.requires_grad
+        return
+    assert first.requires_grad
+    with pytest.raises(NotImplementedError, match=rf"{namespace}::{name} has no gradient"):
+        first.sum().backward()
+
+
+def grown(args: Any) -> Any:
+    """Leaves that require a gradient."""
+    return torch.utils._pytree.tree_map(lambda x: x.detach().requires_grad_(), args)
+
+
+@pytest.mark.promise("TORCH-gradients")
+def test_only_what_is_needed_is_computed(ops: Any) -> None:
+    """Counted in the operators that backward calls."""
+    a, b, bias = torch.randn(3, 4), torch.randn(4, 5), torch.randn(5)
+
+    def called(*need: bool) -> list[str]:
+        given = [t.clone().requires_grad_(n) for t, n in zip((a, b, bias), need, strict=True)]
+        out = ops.aicf.gemm(*given)
+        with Recorder() as seen:
+            out.sum().backward()
+        return [n for n in seen.names if n.startswith("aicf.")]
+
+    assert called(True, False, False) == ["aicf.gemm.default"]
+    assert called(False, False, True) == ["aicf.sum.default"]
+    assert sorted(called(True, True, True)) == ["aicf.gemm.default"] * 2 + ["aicf.sum.default"]
+
+
+class Recorder(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """Names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.promise("TORCH-gradients")
+def test_what_is_saved(ops: Any) -> None:
+    """What the gradient names, and nothing more."""
+
+    def saved(function: Callable[[], Any]) -> list[tuple[int, ...]]:
+        found: list[tuple[int, ...]] = []
+
+        def keep(x: Any) -> Any:
+            found.append(tuple(x.shape))
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            function()
+        return sorted(found)
+
+    x = torch.randn(2, 3, requires_grad=True)
+    w = torch.randn(3, 4, requires_grad=True)
+    assert saved(lambda: ops.aicf.add(x, x)) == []
+    assert saved(lambda: ops.aicf.sum(x)) == []
+    assert saved(lambda: ops.aicf.relu(x)) == [(2, 3)]
+    assert saved(lambda: ops.aicf.gemm(x, w)) == [(2, 3), (3, 4)]
+    assert saved(lambda: ops.aicf.gemm(x.detach(), w)) == [(2, 3)]
+    assert saved(lambda: ops.kinds.norm(x)) == [(2,), (2, 3)]
+
+
+@pytest.mark.promise("TORCH-gradients")
+def test_optional_outs_cost_nothing_where_nobody_needs_them(ops: Any) -> None:
+    x = torch.randn(2, 3)
+    with Recorder() as seen:
+        ops.kinds.norm(x)
+        ops.kinds.norm(x.requires_grad_())
+    assert seen.names[0] == "kinds.norm.default"
+    assert "kinds.norm.aux" in seen.names[1:]
+
+
+@pytest.mark.promise("TORCH-gradients")
+def test_one_of_several_outs_alone(ops: Any) -> None:
+    """The gradient of the other is zeros, in the size that was saved."""
+    for pick, both in itertools.product((0, 1), (False, True)):
+        x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+        outs = ops.kinds.sincos(x)
+        (outs[0] + outs[1] if both else outs[pick]).sum().backward()
+        parts = (x.detach().cos(), -x.detach().sin())
+        torch.testing.assert_close(x.grad, sum(parts) if both else parts[pick])
