@@ -172,10 +172,16 @@ def session(page: Path) -> str:
     return "\n".join(kept) + "\n"
 
 
+def with_sessions() -> Iterator[object]:
+    """The pages that have some, with what they import."""
+    for page in PAGES:
+        if ("python",) in [b.words for b in blocks(page)]:
+            marks = [pytest.mark.guests("torch")] if ">>> import torch\n" in session(page) else []
+            yield pytest.param(page, marks=marks, id=page.name)
+
+
 @pytest.mark.promise("DOCS-examples")
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if ("python",) in [b.words for b in blocks(p)]], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("page", with_sessions())
 def test_sessions(page: Path, zoo: Path, tmp_path: Path) -> None:
     (tmp_path / "session").write_text(session(page), encoding="utf-8")
     status, said = run(
