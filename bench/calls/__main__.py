@@ -120,7 +120,7 @@ def report(given: argparse.Namespace) -> None:
     device = "cuda" if cuda else "cpu"
     if cuda:
         shop.arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    from bench.calls import facts, marks, ours, peers, table
+    from bench.calls import facts, marks, operators, ours, peers, table
     from bench.calls.scene import ELEMENTS, Scene
 
     torch.set_num_threads(1)
@@ -138,6 +138,7 @@ def report(given: argparse.Namespace) -> None:
     forms = ours.Forms(scene, hollow)
     rivals = list(peers.rows(scene, asked, absent))
     own = [*ours.floors(scene), *forms.torch(), *forms.others(absent)]
+    own += operators.rows(scene, hollow)
     broken: dict[str, str] = {}
     rows = working(own, broken) + working(rivals, absent)
     absent |= broken

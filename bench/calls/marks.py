@@ -71,6 +71,18 @@ MARKS = (
     ),
     *launches(),
     Mark(
+        "torch.ops.aicf.add / a no-op of Python that allocates + the typed call, no launch",
+        *("torch.ops.aicf.add: torch", "empty", "no-op, allocating: torch"),
+        1.3,
+        {"cpu": 1.25, "cuda": 1.25},
+    ),
+    Mark(
+        "torch.ops.aicf.add.out / a no-op of Python + the typed call, no launch",
+        *("torch.ops.aicf.add.out: torch", "empty", "no-op, out=: torch"),
+        1.3,
+        {"cpu": 1.2, "cuda": 1.2},
+    ),
+    Mark(
         "numpy arrays, without the launch / np.add's own overhead",
         *("typed: numpy", "empty", "np.add of one element"),
         0.3,
@@ -185,5 +197,6 @@ def sizes(figures: dict[str, Any]) -> Iterator[Verdict]:
 
 OWN = frozenset(
     ("typed", "typed, named", "generic, out=", "generic, allocating", "bound", "mixed", "in turn",
-     "run of 100, each", "set, then bound")
+     "run of 100, each", "set, then bound", "torch.ops.aicf.add", "torch.ops.aicf.add.out",
+     "no-op, allocating, + typed", "no-op, out=, + typed")
 )  # fmt: skip

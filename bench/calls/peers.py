@@ -115,6 +115,11 @@ def torch_ops(scene: Scene) -> Iterator[Row]:
     ctypes.CDLL(str(out)).bench_setup(*map(ctypes.c_int64, scene.addresses()))
     # The overload, which is found faster than the packet of all overloads.
     yield from on_torch(scene, "torch.ops", torch.ops.aicf_bench.add_out.default)
+    for kind, (a, b, _), owners in scene.kinds():
+        who = "torch.ops, functional"
+        block = scene.clock.call(torch.ops.aicf_bench.add.default, (a, b))
+        beside = (f"generic, allocating: {kind}",)
+        yield Row(f"{who}: {kind}", who, kind, block, beside=beside, keep=owners)
 
 
 # ---- those that have kernels of their own ------------------------------------------------------
