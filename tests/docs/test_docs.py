@@ -173,15 +173,15 @@ def session(page: Path) -> str:
 
 
 def with_sessions() -> Iterator[object]:
-    """The pages that have some, with what they import."""
+    """The pages that have some, with the guests that they import."""
     for page in PAGES:
         if ("python",) in [b.words for b in blocks(page)]:
-            marks = [pytest.mark.guests("torch")] if ">>> import torch\n" in session(page) else []
-            yield pytest.param(page, marks=marks, id=page.name)
+            guests = [g for g in ("torch", "jax") if f">>> import {g}\n" in session(page)]
+            yield pytest.param(page, marks=pytest.mark.guests(*guests), id=page.name)
 
 
 @pytest.mark.promise("DOCS-examples")
-@pytest.mark.parametrize("page", with_sessions())
+@pytest.mark.parametrize("page", list(with_sessions()))
 def test_sessions(page: Path, zoo: Path, tmp_path: Path) -> None:
     (tmp_path / "session").write_text(session(page), encoding="utf-8")
     status, said = run(
@@ -357,7 +357,7 @@ def test_the_source_map_names_every_file_in_c() -> None:
     }
     there |= {
         str(path.relative_to(runtime))
-        for folder in ("core", "libaicf")
+        for folder in ("core", "libaicf", "jax")
         for path in (runtime / folder).rglob("*.c")
     }
     assert not {path for path in there if not any(fnmatch.fnmatchcase(path, n) for n in named)}
