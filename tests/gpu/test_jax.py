@@ -161,7 +161,8 @@ TABLE = "from aicf_cuda._table import load\ntable = load()['ops']\n"
 
 
 def outcome(start: Any, code: str, **environment: str) -> str:
-    print(out := start(code, XLA_PYTHON_CLIENT_PREALLOCATE="false", **environment).output())
+    out: str = start(code, XLA_PYTHON_CLIENT_PREALLOCATE="false", **environment).output()
+    print(out)
     return out.splitlines()[-1]
 
 

@@ -198,8 +198,9 @@ def calls(jaxpr: Any) -> list[str]:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "ffi_call":
             found.append(dict(equation.params["attributes"])["aicf.op"].partition(".")[2])
-        for inner in jax.core.jaxprs_in_params(equation.params):
-            found += calls(inner)
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            found += calls(inner) if hasattr(inner, "eqns") else []
     return found
 
 

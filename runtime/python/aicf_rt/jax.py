@@ -91,6 +91,7 @@ class Op:
         for p, wanted in zip(self._row.outs, want or (), strict=bool(want)):
             if p.optional and wanted:
                 keywords[p.name] = True
+        tensors, keywords = jax.tree_util.tree_map(_saved, (tensors, keywords))
         _, outs, _ = self._run(tensors, keywords)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -149,6 +150,11 @@ def _refuse(row: Row, keywords: Mapping[str, Any]) -> None:
 
 def _is_array(value: object) -> bool:
     return isinstance(value, jax.Array)
+
+
+def _saved(value: Any) -> Any:
+    """What jax kept for a gradient: a constant may have become an array of another kind."""
+    return jnp.asarray(value) if hasattr(value, "shape") and not _is_array(value) else value
 
 
 class _Given:

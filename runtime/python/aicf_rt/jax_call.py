@@ -277,5 +277,7 @@ def function(form: Form) -> Callable[..., tuple[Any, ...]]:
     differentiable.defvjp(
         functools.partial(_forward, form), functools.partial(_backward, form), symbolic_zeros=True
     )
-    jitted: Callable[..., tuple[Any, ...]] = jax.jit(differentiable)
-    return jitted
+    # A call outside jit is ten times faster so; before 0.9 jax cannot differentiate one twice.
+    jitted = jax.__version_info__ >= (0, 9)
+    made: Callable[..., tuple[Any, ...]] = jax.jit(differentiable) if jitted else differentiable
+    return made

@@ -111,7 +111,7 @@ def _takes_dtype(variants: Mapping[str, Mapping[str, str]], arguments: Sequence[
 
 def canonical(attr: Attr, value: Any, rank: int) -> Any:
     """A value that the op's checks let pass, as one that can be compared: axes count from 0, one
-    number for several stands as often, None is all axes. `rank` is that of the argument that it counts
+    number for several stands as often, None is all axes. `rank` is that of the argument it counts
     in."""
     if attr.kind == "bool":
         return bool(value)
