@@ -4,7 +4,8 @@ recorded, and to its `.out` kernel.
 Python takes a fifth of such a call's time for arguments that it does not know by name and number;
 so the functions are written out for them, as dataclasses do. Whatever is not the common case goes
 on to the general function, which takes all calls. Helpers have names that no argument of a row can
-have: those begin with a letter.
+have: those begin with a letter. torch passes None where a schema says Tensor: the general function
+has the words for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from .torch_schema import Row
 
 _AUTOGRAD = """\
 def {name}(_keyset, {taken}):
-    if ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
+    try:
+        _asked = ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0
+    except AttributeError:
+        _asked = True
+    if _asked:
         return _general(_keyset, {given})
     if _keyset == _cpu or _keyset == _cuda:
         if {like}.is_contiguous():
@@ -40,7 +45,11 @@ def {name}(_keyset, {taken}):
 
 _OUT = """\
 def {name}({taken}):
-    if ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
+    try:
+        _asked = ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0
+    except AttributeError:
+        _asked = True
+    if _asked:
         return _general({given})
     _typed = _module.typed.get({lead}.dtype)
     if _typed is not None and _typed({tensors}, {out}{values}):

@@ -310,7 +310,7 @@ def _like(row: Row, like: int, module: Module, functional: Functional) -> Kernel
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         x = args[like]
-        if x.is_contiguous():
+        if x is not None and args[lead] is not None and x.is_contiguous():
             typed = module.typed.get(args[lead].dtype)
             if typed is not None:
                 out = _empty_like(x)
@@ -355,6 +355,7 @@ def _out(overload: Overload, module: Module) -> Kernel:
     """Of outs that are all optional those that are given; nothing where none is."""
     row = overload.row
     names = [o.name for o in row.outs]
+    required = [o.name for o in row.outs if not o.optional]
     changing = [i for i, t in enumerate(row.tensors) if t.inout]
     lead = row.lead
 
@@ -364,11 +365,15 @@ def _out(overload: Overload, module: Module) -> Kernel:
         if _forward_ad._current_level >= 0:
             refuse_tangents(overload, args, kwargs)
         written = [kwargs[name] for name in names if kwargs.get(name) is not None]
+        for name in required:
+            if kwargs.get(name) is None:  # which torch passes for a Tensor
+                raise TypeError(f"{row.name}: {name} is None")
         if not written:
             return
         if changing:
             written += tensors_of([args[i] for i in changing if i < len(args)])
-        typed = None if lead is None else module.typed.get(args[lead].dtype)
+        model = None if lead is None else args[lead]
+        typed = None if model is None else module.typed.get(model.dtype)
         if typed is None or not typed(*args, **kwargs):
             module.generic(*args, **kwargs)
         increment_version(written)
