@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from doors import of_jax
 from doors.cases import CASES, ELSEWHERE, Case
 from doors.doors import (
     CORE,
@@ -40,6 +41,19 @@ def test_one_verdict_through_every_door(zoo: ModuleType, case: Case) -> None:
     if needs(case, "torch"):
         pytest.importorskip("torch")
     check(zoo, CORE, case)
+
+
+@pytest.mark.promise("DOORS-same")
+@pytest.mark.guests("jax")
+@pytest.mark.parametrize("case", [c for c in CASES if of_jax.takes(c)], ids=lambda case: case.id)
+def test_the_same_through_jax(zoo: ModuleType, case: Case) -> None:
+    check(zoo, of_jax.DOORS, case)
+
+
+@pytest.mark.promise("DOORS-same")
+def test_what_jax_answers_first_is_what_is_listed() -> None:
+    """Each entry is of a case that goes through jax's doors."""
+    assert of_jax.FIRST.keys() <= {case.says for case in CASES if of_jax.takes(case)}
 
 
 @pytest.mark.promise("DOORS-same")

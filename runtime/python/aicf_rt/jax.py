@@ -193,7 +193,7 @@ class _Given:
 
         def describe(x: Any) -> Any:
             if isinstance(x, list | tuple):
-                return [describe(item) for item in x]
+                return [describe(item) for item in x] if any(map(_is_array, x)) else x
             if not _is_array(x):
                 return x
             if jnp.issubdtype(x.dtype, jax.dtypes.extended):
