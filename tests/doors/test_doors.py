@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from doors import of_jax
@@ -48,6 +50,20 @@ def test_one_verdict_through_every_door(zoo: ModuleType, case: Case) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if of_jax.takes(c)], ids=lambda case: case.id)
 def test_the_same_through_jax(zoo: ModuleType, case: Case) -> None:
     check(zoo, of_jax.DOORS, case)
+
+
+@pytest.mark.promise("DOORS-same")
+@pytest.mark.guests("jax")
+def test_numbers_of_numpy_in_jax(zoo: ModuleType) -> None:
+    """As in the generic form."""
+    jax = importlib.import_module("jax")
+    ops, x = importlib.import_module("aicf_cuda.jax"), np.ones((2, 3), "f4")
+    for factor in (2, np.int8(2), np.float64(2), np.array(2), np.array(2.0), np.array(2, "f4")):
+        for scale in (ops.scale, jax.jit(lambda x: ops.scale(x, factor=factor))):
+            made = scale(x) if scale is not ops.scale else scale(x, factor=factor)
+            assert np.asarray(made).tolist() == [[2.0] * 3] * 2
+    made = ops.sum(x, axes=(np.int8(0), np.array(1)), keepdim=np.True_)
+    assert made.shape == (1, 1)
 
 
 @pytest.mark.promise("DOORS-same")

@@ -163,8 +163,11 @@ class _Given:
     def __init__(self, row: Row, tensors: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         self.row = row
         self.positional = [_taken(x) for x in tensors]
-        names = {p.name for p in (*row.inputs, *row.scalars)}
-        self.keywords = {k: _taken(v) if k in names else v for k, v in keywords.items()}
+        scalars = {p.name for p in row.scalars}
+        names = {p.name for p in row.inputs} | scalars
+        self.keywords = {
+            k: _taken(v, k in scalars) if k in names else v for k, v in keywords.items()
+        }
         self.keywords.pop("stream", None)
         dtype = self.keywords.get("dtype")
         if dtype is not None and not isinstance(dtype, str):
@@ -277,9 +280,10 @@ class _Given:
         return _constant(value, DTYPES[dtype])
 
 
-def _taken(value: Any) -> Any:
-    """numpy's arrays as jax takes them; all else is left for the op to judge."""
-    if type(value) is np.ndarray and value.dtype in NAMES:
+def _taken(value: Any, scalar: bool = False) -> Any:
+    """numpy's arrays as jax takes them; all else is left for the op to judge, arrays without dims
+    too, which may be numbers."""
+    if type(value) is np.ndarray and value.dtype in NAMES and (value.ndim or not scalar):
         return jnp.asarray(value)
     return [_taken(x) for x in value] if isinstance(value, list | tuple) else value
 
