@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from doors import of_jax
+from doors import of_jax, of_torch
 from doors.cases import CASES, ELSEWHERE, Case
 from doors.doors import (
     CORE,
@@ -64,6 +64,24 @@ def test_numbers_of_numpy_in_jax(zoo: ModuleType) -> None:
             assert np.asarray(made).tolist() == [[2.0] * 3] * 2
     made = ops.sum(x, axes=(np.int8(0), np.array(1)), keepdim=np.True_)
     assert made.shape == (1, 1)
+
+
+@pytest.mark.promise("DOORS-same")
+@pytest.mark.guests("torch")
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if any(d.takes(c) for d in of_torch.DOORS)], ids=lambda c: c.id
+)
+def test_the_same_through_torch(zoo: ModuleType, case: Case) -> None:
+    check(zoo, of_torch.DOORS, case)
+
+
+@pytest.mark.promise("DOORS-same")
+def test_what_torch_answers_first_is_what_is_listed() -> None:
+    """Each entry is of a case that goes through torch's doors, and docs/torch.md has its words."""
+    met = {case.says for case in CASES if any(d.takes(case) for d in of_torch.DOORS)}
+    assert of_torch.FIRST.keys() | of_torch.TAKEN.keys() <= met
+    page = (ROOT / "docs" / "torch.md").read_text(encoding="utf-8")
+    assert all(words in page for words in [*of_torch.FIRST.values(), *of_torch.TAKEN.values()])
 
 
 @pytest.mark.promise("DOORS-same")
