@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import copy
 import gc
 import itertools
 import sys
@@ -178,6 +179,7 @@ def paths(add: Any, zoo: Any, rt: Any) -> dict[str, tuple[Call, list[Any]]]:
         gc.collect(0)
 
     given = [*n, *t, *p, *m, letters, *own, *xs, joined, x, wide, half, bias, grad, call, keys]
+    spec, one, no = rt.Spec((2, 3), "f32"), np.array(1.0), np.array(False)
     return {
         name: (made, given)
         for name, made in {
@@ -205,6 +207,14 @@ def paths(add: Any, zoo: Any, rt: Any) -> dict[str, tuple[Call, list[Any]]]:
             "workspace": lambda: zoo.every.every_f32(wide, None, wide, lr=1),
             "explain": lambda: add.explain(*p),
             "explain, refused": lambda: add.explain(n[0], n[1][:3]),
+            "infer": lambda: add.infer(p[0], t[1]),
+            "infer, Specs": lambda: zoo.every.infer(spec, None, lr=one, mean=True),
+            "infer, refused": lambda: refused(add.infer, spec, n[1][:2]),
+            "explain, Specs": lambda: add.explain(spec, n[0]),
+            "a Spec": lambda: (repr(spec), hash(spec), copy.copy(spec) == spec),
+            "no Spec": lambda: refused(rt.Spec, (2, 3), "f32", strides=(1,)),
+            "a Spec for a tensor": lambda: refused(add.add, spec, n[0]),
+            "without dims": lambda: zoo.every.every(x, lr=one, alpha=one, twice=no),
             "Unsupported": lambda: refused(add.add, t[0], n[1][:3]),
             "Unsupported, dtype": lambda: refused(add.add, p[0], n[1].astype("f8")),
             "Unsupported, grad": lambda: refused(add.add, grad, t[0]),
@@ -232,6 +242,7 @@ def paths(add: Any, zoo: Any, rt: Any) -> dict[str, tuple[Call, list[Any]]]:
             "set, torch": lambda: torch_call.set(a=t[1], b=n[1]),
             "set, attribute": lambda: every_call.set(alpha=half, lr=0.5),
             "set, tensor for a scalar": lambda: every_call.set(lr=bias[:1]),
+            "set, without dims": lambda: every_call.set(lr=one, alpha=one),
             "set, list": lambda: join_call.set(xs=xs),
             "set, refused": lambda: refused(call.set, a=n[0][:3]),
             "set, misused": lambda: refused(call.set, a=p[0], q=3),
@@ -252,13 +263,16 @@ KINDS = (
     "torch, even strides", "torch, grad", "numpy of high rank", "producers", "buffers", "array",
     "own", "mixed", "False", "keywords", "made keywords", "made by torch", "made by numpy",
     "made by us", "made empty", "exported", "given", "several outs", "attributes", "lists",
-    "lists in the typed form", "workspace", "explain", "explain, refused", "Unsupported",
-    "Unsupported, dtype", "Unsupported, grad", "Unsupported, value", "Unsupported, list",
-    "TypeError, tensor", "TypeError, missing", "TypeError, many", "TypeError, twice",
+    "lists in the typed form", "workspace", "explain", "explain, refused", "infer",
+    "infer, Specs", "infer, refused", "explain, Specs", "a Spec", "no Spec", "a Spec for a tensor",
+    "without dims", "Unsupported", "Unsupported, dtype", "Unsupported, grad",
+    "Unsupported, value", "Unsupported, list", "TypeError, tensor", "TypeError, missing",
+    "TypeError, many", "TypeError, twice",
     "TypeError, keyword", "TypeError, attribute", "TypeError, enum", "TypeError, kernel",
     "TypeError, stream", "CudaError", "MemoryError", "bind", "bind, torch", "bind, producers",
     "bind, buffers", "bind, lists", "bind, refused", "bind, misused", "set", "set, torch",
-    "set, attribute", "set, tensor for a scalar", "set, list", "set, refused", "set, misused",
+    "set, attribute", "set, tensor for a scalar", "set, without dims", "set, list",
+    "set, refused", "set, misused",
     "set, by position", "called wrongly", "moved", "run, moved", "run, failed", "run, misused",
     "run, no list", "shown", "a cycle",
 )  # fmt: skip
