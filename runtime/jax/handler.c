@@ -2,18 +2,18 @@
 
 #include <string.h>
 
-/* ---- what XLA asks before any call --------------------------------------------------------------
- */
+/* ---- what XLA asks before any call ----------------------------------------------------------- */
 
 /* Whether the frame asks what the handler is; then it has been told. */
 static bool
 tell_metadata(XLA_FFI_CallFrame *frame, XLA_FFI_Handler_Traits traits)
 {
-    XLA_FFI_Extension_Base *extension = frame->extension_start;
-    if (!extension || extension->type != XLA_FFI_Extension_Metadata) {
+    /* The type of extension_start has another name from version 0.4 of the interface on. */
+    XLA_FFI_Metadata_Extension *extension = (XLA_FFI_Metadata_Extension *)frame->extension_start;
+    if (!extension || extension->extension_base.type != XLA_FFI_Extension_Metadata) {
         return false;
     }
-    XLA_FFI_Metadata *metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
+    XLA_FFI_Metadata *metadata = extension->metadata;
     metadata->api_version = (XLA_FFI_Api_Version){
         .struct_size = XLA_FFI_Api_Version_STRUCT_SIZE,
         .major_version = XLA_FFI_API_MAJOR,
@@ -23,8 +23,7 @@ tell_metadata(XLA_FFI_CallFrame *frame, XLA_FFI_Handler_Traits traits)
     return true;
 }
 
-/* ---- on the host
- * ------------------------------------------------------------------------------------ */
+/* ---- on the host ----------------------------------------------------------------------------- */
 
 static aicf_status
 launch_host(aicf_call *call)
@@ -63,8 +62,7 @@ handler_host(XLA_FFI_CallFrame *frame)
     return error;
 }
 
-/* ---- on CUDA
- * ---------------------------------------------------------------------------------------- */
+/* ---- on CUDA --------------------------------------------------------------------------------- */
 
 static XLA_FFI_Error *
 find_device(const XLA_FFI_CallFrame *frame, aicf_device *device)
