@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ._core import Unsupported
 from .torch_kernels import (
     Functional,
     Kernel,
@@ -33,13 +34,10 @@ def {name}(_keyset, {taken}):
     if _asked:
         return _general(_keyset, {given})
     if _keyset == _cpu or _keyset == _cuda:
-        if {like}.is_contiguous():
-            _typed = _module.typed.get({lead}.dtype)
-            if _typed is not None:
-                _out = _empty_like({like})
-                if _typed({tensors}, _out{values}):
-                    return _out
-        return _functional(({tensors},), {kwargs})
+        try:
+            return _module.generic({given})
+        except _Unsupported as error:
+            return _functional.refused(({tensors},), {kwargs}, error)
     return _general(_keyset, {given})
 """
 
@@ -62,18 +60,16 @@ def {name}({taken}):
 def autograd(
     row: Row, general: Kernel, functional: Functional, module: Module, cpu: Any, cuda: Any
 ) -> Kernel:
-    """The Autograd kernel of a plain form whose out is most often like an argument."""
-    if row.like is None or row.lead is None:
+    """The Autograd kernel of a plain form, whose result is what the generic function gives."""
+    if row.has_lists or (1 < row.required < len(row.outs)):
         return general
-    words = _words(row)
-    words["like"] = row.tensors[row.like].name
     helpers = {
         "_cpu": cpu,
         "_cuda": cuda,
-        "_empty_like": torch.empty_like,
         "_functional": functional,
+        "_Unsupported": Unsupported,
     }
-    return _compiled(_AUTOGRAD.format(**words), row.name, module, general, helpers)
+    return _compiled(_AUTOGRAD.format(**_words(row)), row.name, module, general, helpers)
 
 
 def out(row: Row, general: Kernel, module: Module) -> Kernel:
@@ -93,7 +89,7 @@ def out(row: Row, general: Kernel, module: Module) -> Kernel:
 
 def _words(row: Row) -> dict[str, str]:
     names = [t.name for t in row.tensors]
-    values = ", **_values" if row.values else ""
+    values = ", **_values" if row.values or row.free else ""  # dtype= too
     requires = [
         f"{t.name} is not None and {t.name}.requires_grad"
         if t.optional

@@ -19,11 +19,9 @@ from .torch_kernels import (
     Module,
     dense_choices,
     forward_level,
-    is_empty,
     order_of,
     refuse_gradients,
     refuse_tangents,
-    same_shape,
     tensors_of,
 )
 from .torch_schema import Overload, Row
@@ -95,8 +93,6 @@ class Fake:
         order = row.outs[out].order
         model = tensors[row.index[order]] if order else None
         strides = order_of(shape, model)
-        if row.like is not None and is_empty(shape) and same_shape(shape, tensors[row.like].shape):
-            strides = tensors[row.like].stride()  # as the kernel makes it
         first = next(tensors_of(tensors), None)
         device = torch.device("cpu") if first is None else first.device
         return torch.empty_strided(tuple(shape), strides, dtype=DTYPES[dtype], device=device)

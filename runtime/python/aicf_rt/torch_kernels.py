@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.fx.experimental import symbolic_shapes
 
 from ._core import Unsupported
 from .torch_schema import Overload, Row
@@ -30,7 +29,6 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 Kernel = Callable[..., Any]
 
-_empty_like = torch.empty_like
 _is_grad_enabled = torch.is_grad_enabled
 
 
@@ -196,6 +194,8 @@ def is_empty(shape: Sequence[Any]) -> bool:
 def is_known(condition: bool | torch.SymBool) -> bool:
     """Whether it holds; not, where nobody knows before run time."""
     if isinstance(condition, torch.SymBool):
+        from torch.fx.experimental import symbolic_shapes  # there by now, and slow to import
+
         return bool(symbolic_shapes.guard_or_false(condition))
     return bool(condition)
 
@@ -228,11 +228,14 @@ class Functional:
         try:
             return self.module.generic(*args, **kwargs)
         except Unsupported as error:
-            if error.arg is not None and not _is_grad_enabled():
-                raise
-            first = error
+            return self.refused(args, kwargs, error)
+
+    def refused(self, args: Sequence[Any], kwargs: dict[str, Any], error: Unsupported) -> Any:
+        """Tries what else there is, or raises."""
+        if error.arg is not None and not _is_grad_enabled():
+            raise error
         with torch.no_grad():  # who may need a gradient was asked above this kernel
-            return self.again(args, kwargs, first)
+            return self.again(args, kwargs, error)
 
     def again(self, args: Sequence[Any], kwargs: dict[str, Any], first: Unsupported) -> Any:
         try:
@@ -297,28 +300,7 @@ def kernel_of(overload: Overload, module: Module, copy: Kernel) -> Kernel:
         return _want(overload, functional)
     if overload.form == "aux":
         return _aux(overload, functional)
-    if overload.row.like is not None and overload.row.required == 1:
-        return _like(overload.row, overload.row.like, module, functional)
     return _plain(overload, functional)
-
-
-def _like(row: Row, like: int, module: Module, functional: Functional) -> Kernel:
-    """An out that most often is shaped as an argument: it is made by torch, and the typed function,
-    which is the fastest, says whether it was right. Strides that count nowhere, of dims of size 1
-    and of empty tensors, are those of the argument."""
-    lead = row.lead or 0
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        x = args[like]
-        if x is not None and args[lead] is not None and x.is_contiguous():
-            typed = module.typed.get(args[lead].dtype)
-            if typed is not None:
-                out = _empty_like(x)
-                if typed(*args, out, **kwargs):
-                    return out
-        return functional(args, kwargs)
-
-    return kernel
 
 
 def _plain(overload: Overload, functional: Functional) -> Kernel:

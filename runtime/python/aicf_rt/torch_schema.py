@@ -66,7 +66,6 @@ class Row:
     free: str | None  # the type variable that no argument binds
     has_grad: bool
     lead: int | None  # the first argument, if its dtype says which variant it is
-    like: int | None  # the argument that the one required out has dtype and most often shape of
     index: Mapping[str, int] = field(default_factory=dict)  # of tensors, then outs, by name
 
     @property
@@ -135,7 +134,6 @@ def row_of(op: Mapping[str, Any]) -> Row:
         next((t for t in types if t not in bound), None),
         bool(row.get("grad")),
         _lead(tensors, dtypes),
-        _like(params, tensors, outs, dtypes),
         {t.name: i for i, t in enumerate((*tensors, *outs))},
     )
 
@@ -144,22 +142,6 @@ def _lead(tensors: Sequence[Tensor], dtypes: Sequence[Mapping[str, str]]) -> int
     if not tensors or tensors[0].is_list or tensors[0].optional:
         return None
     return 0 if len({d[tensors[0].name] for d in dtypes}) == len(dtypes) else None
-
-
-def _like(
-    params: Sequence[Mapping[str, Any]], tensors: Sequence[Tensor], outs: Sequence[Tensor],
-    dtypes: Sequence[Mapping[str, str]],
-) -> int | None:  # fmt: skip
-    required = [o for o in outs if not o.optional]
-    if len(required) != 1 or any(t.inout or t.is_list or t.optional for t in tensors):
-        return None
-    out = required[0]
-    shapes = {p["name"]: re.sub(r"@\w+", "", p["shape"] or "") for p in params}
-    for i, t in enumerate(tensors):
-        related = t.name == out.order or (not out.order and shapes[t.name] == shapes[out.name])
-        if related and all(d[t.name] == d[out.name] for d in dtypes):
-            return i
-    return None
 
 
 def _tensor(param: Mapping[str, Any], order: str | None) -> Tensor:
