@@ -44,6 +44,15 @@ def launches() -> Iterator[Mark]:
         yield Mark(f"aim: {beside} <<<>>>", row, "full", runtime, aim, {"cuda": usual})
 
 
+def operators() -> Iterator[Mark]:
+    """Ops of torch beside the least that one of Python can cost, both without the launch."""
+    for kind, word in (("torch", ""), ("torch, held", ", held tensors")):
+        for who, least in (("", "no-op, allocating"), (".out", "no-op, out=")):
+            what = f"torch.ops.aicf.add{who}{word} / a Python op of nothing + the typed call"
+            row, beside = f"torch.ops.aicf.add{who}: {kind}", f"{least}: {kind}"
+            yield Mark(what, row, "empty", beside, 1.3, {"cpu": 1.25, "cuda": 1.25})
+
+
 MARKS = (
     Mark(
         "checked marshalling / bare exchange, tensors that Python alone holds",
@@ -70,18 +79,7 @@ MARKS = (
         {"cpu": 0.2, "cuda": 0.25},
     ),
     *launches(),
-    Mark(
-        "torch.ops.aicf.add / a no-op of Python that allocates + the typed call, no launch",
-        *("torch.ops.aicf.add: torch", "empty", "no-op, allocating: torch"),
-        1.3,
-        {"cpu": 1.25, "cuda": 1.25},
-    ),
-    Mark(
-        "torch.ops.aicf.add.out / a no-op of Python + the typed call, no launch",
-        *("torch.ops.aicf.add.out: torch", "empty", "no-op, out=: torch"),
-        1.3,
-        {"cpu": 1.2, "cuda": 1.2},
-    ),
+    *operators(),
     Mark(
         "numpy arrays, without the launch / np.add's own overhead",
         *("typed: numpy", "empty", "np.add of one element"),

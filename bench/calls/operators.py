@@ -46,13 +46,15 @@ def without_launch(hollow: ModuleType) -> Any:
     sys.modules.setdefault(package, ModuleType(package))
     sys.modules[f"{package}.add"] = hollow
     table = {**_table.load(), "namespace": "aicf_hollow"}
-    return Package(package, table, _relations.RELATIONS, _gradients.GRADIENTS).register("add")
+    # Kept there, as torch wants it to be.
+    return Package.of(package, table, _relations.RELATIONS, _gradients.GRADIENTS).register("add")
 
 
 def rows(scene: Scene, hollow: ModuleType) -> Iterator[Row]:
     """Of tensors that Python alone holds and of held ones, each called by its overload."""
     nothing, real, empty = Nothing(), torch.ops.aicf.add, without_launch(hollow)
-    for kind, three, owners in scene.kinds():
+    for kind, three, held in scene.kinds():
+        owners = (held, nothing)  # whose library ends with it
         two, named = three[:2], ("out",)
         yield least(scene, NOTHING, kind, (nothing.functional, two, None), three, hollow, owners)
         beside = (f"{NOTHING}: {kind}", f"torch.add: {kind}", f"torch.ops, functional: {kind}")

@@ -1,4 +1,5 @@
 // The launcher as an operator of torch's dispatcher: torch.ops.aicf_bench.add_out.
+#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 #ifdef WITH_CUDA
 #include <c10/cuda/CUDAStream.h>
