@@ -84,7 +84,7 @@ required_outs(const op *row)
 static bool
 is_like(const grad *g, int operand)
 {
-    const grad_fixed *f = g->kind == GRAD_FIXED ? grad_fixed_find(g->name) : NULL;
+    const grad_fixed *f = g->kind == GRAD_FIXED && operand > 0 ? grad_fixed_find(g->name) : NULL;
     return f && (f->takes[operand] == 'l' || f->takes[operand] == 'L');
 }
 
@@ -368,30 +368,73 @@ gradient_emit_saved_body(buffer *out, const table *t, const op *row)
 
 /* ---- dims and axes, of tensors that have a shape at least ------------------------------------ */
 
-static bool
-grad_has(const grad *g, bool (*has)(const expr *e, int index), int index)
+/* What the expressions of a row's gradients name, a bit each. */
+typedef struct facts {
+    uint64_t dims, attrs, types;
+} facts;
+
+static void
+find_in_expr(facts *f, const expr *e)
 {
-    if ((g->value && has(g->value, index)) || (g->test && has(g->test, index))) {
-        return true;
+    uint64_t bit = e->index >= 0 && e->index < MOST ? UINT64_C(1) << e->index : 0;
+    f->dims |= e->kind == EXPR_DIM || e->kind == EXPR_PACK ? bit : 0;
+    f->attrs |= e->kind == EXPR_ATTR ? bit : 0;
+    f->types |= e->kind == EXPR_TYPEVAR ? bit : 0;
+    for (int i = 0; i < e->count; i++) {
+        find_in_expr(f, e->args[i]);
     }
-    for (int i = 0; i < g->count + g->attr_count; i++) {
-        const grad *part = i < g->count ? g->args[i] : g->attrs[i - g->count];
-        if (part && grad_has(part, has, index)) {
-            return true;
-        }
-    }
-    return false;
 }
 
-static bool
-row_has(const op *row, bool (*has)(const expr *e, int index), int index)
+static void
+find_in_grad(facts *f, const grad *g)
 {
-    for (int i = 0; i < row->grads.count; i++) {
-        if (grad_has(row->grads.items[i].value, has, index)) {
-            return true;
+    if (g->value) {
+        find_in_expr(f, g->value);
+    }
+    if (g->test) {
+        find_in_expr(f, g->test);
+    }
+    if (g->dtype && g->dtype->kind == DTYPE_VAR) {
+        f->types |= UINT64_C(1) << g->dtype->var;
+    }
+    for (int i = 0; i < g->count; i++) {
+        if (g->args[i]) {
+            find_in_grad(f, g->args[i]);
         }
     }
-    return false;
+    for (int i = 0; i < g->attr_count; i++) {
+        if (g->attrs[i]) {
+            find_in_grad(f, g->attrs[i]);
+        }
+    }
+}
+
+static void
+find_in_shape(facts *f, const shape *s)
+{
+    for (int i = 0; i < s->items.count; i++) {
+        const item *it = &s->items.items[i];
+        f->attrs |= it->kind == ITEM_AXIS ? UINT64_C(1) << it->axis : 0;
+    }
+}
+
+/* What a let has which is named is named, and the axes of shapes that dims are taken from. */
+static facts
+facts_of(const op *row)
+{
+    facts f = {0};
+    for (int i = 0; i < row->grads.count; i++) {
+        find_in_grad(&f, row->grads.items[i].value);
+    }
+    for (int d = row->dims.count - 1; d >= 0; d--) {
+        if (f.dims >> d & 1 && row->dims.items[d].value) {
+            find_in_expr(&f, row->dims.items[d].value);
+        }
+    }
+    for (int i = 0; f.dims && i < row->inputs; i++) {
+        find_in_shape(&f, &row->params.items[i].shape);
+    }
+    return f;
 }
 
 /* Where an item of an argument begins or ends among its dims: so many after the front, after an
@@ -555,60 +598,27 @@ emit_length(writer *w, int dim)
     python_line_end(w->out, start);
 }
 
-/* Dims that a let has which is used are used. */
-static void
-find_dims(const op *row, bool used[MOST])
-{
-    for (int d = row->dims.count - 1; d >= 0; d--) {
-        used[d] = used[d] || row_has(row, python_has_dim, d);
-        const expr *let = row->dims.items[d].value;
-        for (int k = 0; used[d] && let && k < row->dims.count; k++) {
-            used[k] = used[k] || python_has_dim(let, k);
-        }
-    }
-}
-
-static bool
-dims_have_attr(const op *row, const bool used[MOST], int attr)
-{
-    for (int d = 0; d < row->dims.count; d++) {
-        const struct dim *of = &row->dims.items[d];
-        if (used[d] && of->value && python_has_attr(of->value, attr)) {
-            return true;
-        }
-        for (int i = 0; used[d] && i < row->inputs; i++) {
-            const shape *s = &row->params.items[i].shape;
-            for (int k = 0; k < s->items.count; k++) {
-                if (s->items.items[k].kind == ITEM_AXIS && s->items.items[k].axis == attr) {
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
 static void
 emit_facts(writer *w)
 {
     const op *row = w->row;
-    bool used[MOST] = {0};
-    find_dims(row, used);
-    for (int i = 0; i < row->attrs.count; i++) {
-        if (row_has(row, python_has_attr, i) || dims_have_attr(row, used, i)) {
+    const facts f = facts_of(row);
+    for (int i = 0; f.attrs && i < row->attrs.count; i++) {
+        if (f.attrs >> i & 1) {
             python_emit_fold(w->out, row, &row->attrs.items[i], true);
         }
     }
-    for (int d = 0; d < row->dims.count; d++) {
+    for (int d = 0; f.dims && d < row->dims.count; d++) {
         const struct dim *of = &row->dims.items[d];
-        if (used[d] && of->kind == DIM_LIST) {
+        bool used = f.dims >> d & 1;
+        if (used && of->kind == DIM_LIST) {
             emit_length(w, d);
-        } else if (used[d] && of->kind == DIM_LET) {
+        } else if (used && of->kind == DIM_LET) {
             size_t start = python_line_begin(w->out, PYTHON_INDENT);
             buffer_print(w->out, "%s = ", of->name);
             expr_emit_python_as(w->out, row, of->value, EXPR_OF_GRADIENTS, 1);
             python_line_end(w->out, start);
-        } else if (used[d]) {
+        } else if (used) {
             emit_dim(w, d);
         }
     }
@@ -673,13 +683,19 @@ emit_simple(const writer *w, buffer *out, const grad *g, bool optional)
     return false;
 }
 
+static bool
+is_turned(const grad *g)
+{
+    return g->kind == GRAD_FIXED && g->name[0] == 't'; /* no other function begins so */
+}
+
 /* Whether it is written where it is used: a name, or t() of one. */
 static bool
 is_simple(const grad *g)
 {
     bool call = g->kind == GRAD_CALL || g->kind == GRAD_IF;
-    bool turned = g->kind == GRAD_FIXED && strcmp(g->name, "t") == 0 && is_simple(g->args[0]);
-    bool inverse = g->kind == GRAD_FIXED && strcmp(g->name, "inverse") == 0;
+    bool turned = is_turned(g) && is_simple(g->args[0]);
+    bool inverse = g->kind == GRAD_FIXED && g->name[0] == 'i';
     bool out = g->kind == GRAD_OUT_OF && g->args[0]->kind == GRAD_CALL;
     return !call && !out && (g->kind != GRAD_FIXED || turned || inverse);
 }
@@ -708,7 +724,7 @@ emit_operand(writer *w, const grad *g, bool optional, int *step)
 {
     if (!is_simple(g)) {
         buffer_print(w->out, "_%d", (*step)++);
-    } else if (g->kind == GRAD_FIXED && strcmp(g->name, "t") == 0) {
+    } else if (is_turned(g)) {
         buffer_puts(w->out, "_f.t(");
         emit_operand(w, g->args[0], false, step);
         buffer_putc(w->out, ')');
@@ -951,37 +967,6 @@ gradient_emit_backward_body(buffer *out, const table *t, const op *row)
     free(w.asked);
 }
 
-static bool
-expr_has_type(const expr *e, int index)
-{
-    bool has = e->kind == EXPR_TYPEVAR && e->index == index;
-    for (int i = 0; !has && i < e->count; i++) {
-        has = expr_has_type(e->args[i], index);
-    }
-    return has;
-}
-
-static bool
-says_dtype(const grad *g, int type)
-{
-    bool says = g->dtype && g->dtype->kind == DTYPE_VAR && g->dtype->var == type;
-    for (int i = 0; !says && i < g->count; i++) {
-        says = g->args[i] && says_dtype(g->args[i], type);
-    }
-    return says;
-}
-
-/* Whether some call says dtype= by it, or asks for its size. */
-static bool
-names_type(const op *row, int type)
-{
-    bool names = row_has(row, expr_has_type, type);
-    for (int i = 0; !names && i < row->grads.count; i++) {
-        names = says_dtype(row->grads.items[i].value, type);
-    }
-    return names;
-}
-
 void
 gradient_emit_saved_signature(buffer *out, const op *row)
 {
@@ -1005,8 +990,9 @@ gradient_emit_backward_signature(buffer *out, const op *row)
         buffer_puts3(out, ", ", row->params.items[i].name, ": Any");
     }
     bool keywords = python_emit_attributes(out, row, true);
-    for (int i = 0; i < row->types.count; i++) {
-        if (names_type(row, i)) {
+    const facts f = facts_of(row);
+    for (int i = 0; f.types && i < row->types.count; i++) {
+        if (f.types >> i & 1) {
             buffer_print(out, "%s%s: str", keywords ? ", " : ", *, ", row->types.items[i].name);
             keywords = true;
         }

@@ -45,17 +45,3 @@ python_emit_fold(buffer *out, const op *row, const attr *a, bool tensors)
     buffer_putc(out, ')');
     python_line_end(out, start);
 }
-
-bool
-python_has_attr(const expr *e, int index)
-{
-    if (e->kind == EXPR_ATTR && e->index == index) {
-        return true;
-    }
-    for (int i = 0; i < e->count; i++) {
-        if (python_has_attr(e->args[i], index)) {
-            return true;
-        }
-    }
-    return false;
-}

@@ -26,8 +26,4 @@ void python_emit_string(buffer *out, const char *text);
    the attribute says; its name stands for its shape, or for a tensor. */
 void python_emit_fold(buffer *out, const op *row, const attr *a, bool tensors);
 
-/* Whether the expression has a dim, an attribute. */
-bool python_has_dim(const expr *e, int index);
-bool python_has_attr(const expr *e, int index);
-
 #endif

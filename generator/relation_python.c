@@ -27,14 +27,28 @@ typedef struct writer {
 
 /* ---- what names what ------------------------------------------------------------------------ */
 
-bool
-python_has_dim(const expr *e, int index)
+static bool
+has_dim(const expr *e, int index)
 {
     if ((e->kind == EXPR_DIM || e->kind == EXPR_PACK) && e->index == index) {
         return true;
     }
     for (int i = 0; i < e->count; i++) {
-        if (python_has_dim(e->args[i], index)) {
+        if (has_dim(e->args[i], index)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+has_attr(const expr *e, int index)
+{
+    if (e->kind == EXPR_ATTR && e->index == index) {
+        return true;
+    }
+    for (int i = 0; i < e->count; i++) {
+        if (has_attr(e->args[i], index)) {
             return true;
         }
     }
@@ -49,7 +63,7 @@ item_has(const item *it, int dim)
             return true;
         }
     }
-    return it->kind == ITEM_VALUE ? python_has_dim(it->value, dim) : it->dim == dim;
+    return it->kind == ITEM_VALUE ? has_dim(it->value, dim) : it->dim == dim;
 }
 
 static bool
@@ -510,12 +524,12 @@ static bool
 items_have_attr(const shape *s, int attr)
 {
     for (int i = 0; i < s->items.count; i++) {
-        if (s->items.items[i].value && python_has_attr(s->items.items[i].value, attr)) {
+        if (s->items.items[i].value && has_attr(s->items.items[i].value, attr)) {
             return true;
         }
     }
     for (int i = 0; i < s->other.count; i++) {
-        if (s->other.items[i].value && python_has_attr(s->other.items[i].value, attr)) {
+        if (s->other.items[i].value && has_attr(s->other.items[i].value, attr)) {
             return true;
         }
     }
@@ -532,10 +546,10 @@ is_computed_with(const writer *w, int attr)
         found = items_have_attr(&row->params.items[i].shape, attr);
     }
     for (int i = 0; !found && i < row->dims.count; i++) {
-        found = row->dims.items[i].value && python_has_attr(row->dims.items[i].value, attr);
+        found = row->dims.items[i].value && has_attr(row->dims.items[i].value, attr);
     }
     for (int i = 0; !found && i < row->wheres.count; i++) {
-        found = python_has_attr(row->wheres.items[i].test, attr);
+        found = has_attr(row->wheres.items[i].test, attr);
     }
     return found;
 }

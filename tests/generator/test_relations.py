@@ -128,6 +128,27 @@ def test_refusals_name_what_failed(
     assert str(caught.value) == said
 
 
+@pytest.mark.promise("RELATIONS-agree")
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "floordiv", "mod"])
+def test_ints_do_not_leave_64_bits(words: ModuleType, name: str) -> None:
+    """On either side of the operator: as plain ints, or there is none."""
+    ends = (0, 1, -1, 7, 2**62, -(2**62), 2**63 - 1, -(2**63))
+    for a, b in itertools.product(ends, repeat=2):
+        if b == 0 and name in ("floordiv", "mod"):
+            continue
+        want = getattr(a, f"__{name}__")(b)
+        for found in (
+            lambda a=a, b=b: getattr(words._e.Int(a), f"__{name}__")(b),
+            lambda a=a, b=b: getattr(words._e.Int(b), f"__r{name}__")(a),
+        ):
+            if -(2**63) <= want < 2**63:
+                assert found() == want
+                assert type(found()) is words._e.Int
+            else:
+                with pytest.raises(OverflowError):
+                    found()
+
+
 # ---- sizes that are no ints ----------------------------------------------------------------------
 
 
