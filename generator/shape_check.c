@@ -251,7 +251,8 @@ varies(const op *row, int index)
 
 /* ---- values, conditions, lets -------------------------------------------------------------- */
 
-/* Outs have no shape yet where shapes and lets are computed. */
+/* Outs have no shape yet where shapes and lets are computed, and frameworks compute them of shapes
+   alone. */
 static bool
 check_inputs(checker *c, context of, const expr *e)
 {
@@ -259,6 +260,12 @@ check_inputs(checker *c, context of, const expr *e)
         return fault(
             c->f, "shape-value", e->where, of, "out `%s` is not known where this is computed",
             e->name);
+    }
+    if (e->kind == EXPR_CALL &&
+        (e->function == FN_ALIGNED || e->function == FN_STRIDE || e->function == FN_BATCHES)) {
+        return fault(
+            c->f, "shape-value", e->where, of,
+            "%s() is of one call's memory: sizes follow from sizes and attributes", e->name);
     }
     bool ok = true;
     for (int i = 0; i < e->count; i++) {

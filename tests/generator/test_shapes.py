@@ -140,6 +140,8 @@ BAD: list[tuple[list[list[str]], int, int | None, str, str]] = [
     ([arg("x", "N"), out("o", "N flag*2")], 1, 2, "expression-type", "a number is wanted here"),
     ([arg("x", "N"), out("o", "numel(o)")], 1, 6, "shape-value", "out `o` is not known"),
     ([arg("x", "N"), let("P", "numel(o)"), out("o", "P")], 1, 6, "shape-value", "`o` is not known"),
+    ([arg("x", "N"), out("o", "stride(x, 0)")], 1, 0, "shape-value", "stride() is of one call's"),
+    ([arg("x", "N"), let("P", "2 * batches(x)"), out("o", "P")], 1, 4, "shape-value", "sizes follow"),
     ([arg("x", "4*N")], 0, 2, "shape-unbound", "nothing binds `N`"),
     ([arg("x", "reduced(A, axes)")], 0, 8, "shape-unbound", "nothing binds `A`"),
     ([arg("x", "broadcast(A, A)")], 0, 10, "shape-unbound", "nothing binds `A`"),
