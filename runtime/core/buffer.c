@@ -17,7 +17,8 @@ owner_release(void *owner)
 }
 
 /* C's own sizes and order where the format says '@' or nothing, else standard ones: the letters
-   that differ are l and L. The item size has the last word. */
+   that differ are l and L. The item size has the last word. Those that the table does not have are
+   named for the words of their refusal. */
 static aicf_dtype
 dtype_of_format(const char *format, Py_ssize_t item)
 {
@@ -26,8 +27,12 @@ dtype_of_format(const char *format, Py_ssize_t item)
         uint8_t code, bytes; /* bytes 0: a long, of 4 or 8 */
     } known[] = {
         {'?', 6, 1}, {'b', 0, 1}, {'B', 1, 1}, {'h', 0, 2}, {'i', 0, 4}, {'q', 0, 8},
-        {'l', 0, 0}, {'n', 0, 8}, {'e', 2, 2}, {'f', 2, 4}, {'d', 2, 8},
+        {'l', 0, 0}, {'n', 0, 8}, {'e', 2, 2}, {'f', 2, 4}, {'d', 2, 8}, {'H', 1, 2},
+        {'I', 1, 4}, {'Q', 1, 8}, {'L', 1, 0}, {'N', 1, 8},
     };
+    if (strcmp(format, item == 8 ? "Zf" : "Zd") == 0 && (item == 8 || item == 16)) {
+        return AICF_DTYPE(5, item * 8); /* numpy's complex numbers */
+    }
     for (size_t k = 0; *format && !format[1] && k < sizeof known / sizeof *known; k++) {
         bool fits = known[k].bytes ? known[k].bytes == item : item == 4 || item == 8;
         if (known[k].letter == *format && fits) {

@@ -26,14 +26,22 @@ enum { ROW_MAJOR = 0x1, ALIGNED = 0x100, WRITEABLE = 0x400 };
 /* numpy's type numbers of long, unsigned long and their long long twins: the same size here. */
 enum { NUMBER_LONG = 7, NUMBER_LONGLONG = 9, NUMBERS = 24 };
 
-/* By numpy's type numbers; 0 is a dtype that the table does not have. */
+/* By numpy's type numbers; 0 is a dtype without a name. Those that the table does not have are
+   named for the words of their refusal. */
 static aicf_dtype
 dtype_of_number(int number)
 {
 #define BY_NUMBER(id, name, code, bits, ctype, numpy, typestr, format) \
     [(numpy) < 0 ? NUMBERS : (numpy)] = AICF_DTYPE(code, bits),
     static const aicf_dtype dtypes[NUMBERS + 1] = {
-        AICF_DTYPES(BY_NUMBER)[NUMBER_LONGLONG] = AICF_I64};
+        AICF_DTYPES(BY_NUMBER)[NUMBER_LONGLONG] = AICF_I64,
+        [4] = AICF_DTYPE(1, 16),
+        [6] = AICF_DTYPE(1, 32),
+        [8] = AICF_DTYPE(1, 64),
+        [10] = AICF_DTYPE(1, 64),
+        [14] = AICF_DTYPE(5, 64),
+        [15] = AICF_DTYPE(5, 128),
+    };
 #undef BY_NUMBER
     return number >= 0 && number < NUMBERS ? dtypes[number] : 0;
 }

@@ -169,6 +169,14 @@ DTYPES = [
         "DTYPE", "add", (T((3, 4), "i64"), X),
         "add: a: its dtype is not taken; allowed: f32, f16, bf16, f64; got i64 (3, 4) on cpu",
     ),
+    *(
+        Case(
+            "DTYPE", "add", (T((3, 4), dtype), X),
+            "add: a: its dtype is not taken; allowed: f32, f16, bf16, f64; "
+            f"got {dtype} (3, 4) on cpu",
+        )
+        for dtype in ("c64", "c128", "u16", "u32", "u64", "bool")
+    ),
     Case(
         "DTYPE", "add", (X, X),
         "add: out: its dtype is not taken; allowed: f32, f16, bf16, f64 with a f32, b f32; "

@@ -14,7 +14,7 @@ import numpy as np
 from aicf_rt import Spec, Unsupported
 
 from doors.cases import OUTS, RIGHT, Case, Only, T
-from doors.draw import WORDS
+from doors.draw import ALL
 from modules.fake_producer import FakeProducer
 
 DEVICES = {"cuda": 2, "metal": 8}
@@ -49,7 +49,7 @@ class Memories:
         self.named: dict[str, Any] = {}
 
     def array(self, t: T) -> Any:
-        word = np.dtype(WORDS[t.dtype])
+        word = np.dtype(ALL[t.dtype])
         strides = t.strides
         if 0 in t.shape:
             return np.ones(t.shape, word)

@@ -22,7 +22,10 @@ WORDS: dict[str, Any] = {
 }  # fmt: skip
 with contextlib.suppress(ImportError):  # it has the one dtype that numpy lacks
     WORDS["bf16"] = importlib.import_module("ml_dtypes").bfloat16
-NAMES = {np.dtype(word): name for name, word in WORDS.items()}
+# No table has these: they are refused.
+OTHERS: dict[str, Any] = {"u16": "u2", "u32": "u4", "u64": "u8", "c64": "c8", "c128": "c16"}
+ALL = {**WORDS, **OTHERS}
+NAMES = {np.dtype(word): name for name, word in ALL.items()}
 Shape = tuple[int, ...]
 
 
@@ -35,7 +38,7 @@ def table_of(package: ModuleType) -> dict[str, Any]:
 
 def array_of(shape: Shape, dtype: str, strides: Sequence[int] | None = None) -> Any:
     """Of ones, over memory of its own; strides in elements, of which none is negative."""
-    word = np.dtype(WORDS[dtype])
+    word = np.dtype(ALL[dtype])
     if strides is None or 0 in shape:
         return np.ones(shape, word)
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
@@ -127,7 +130,7 @@ class Draw:
     def array(self, param: dict[str, Any], fresh: bool = False) -> Any:
         dtype = self.row["variants"][self.variant][param["name"]]
         if self.goes_wrong():
-            dtype = self.dice.choice(list(WORDS))
+            dtype = self.dice.choice(list(ALL))
         shape = self.shape(param, fresh)
         while math.prod(shape) > 4096:
             shape = shape[1:]
