@@ -95,7 +95,7 @@ MODULE_BYTES = 100_000
 RUNTIME = ("core", "libaicf")
 
 # Rows of ours that rivals stand beside: what is compared with peers.
-OURS = ("typed", "generic, allocating")
+OURS = ("typed", "generic, out=", "generic, allocating")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,14 @@ def on_torch(
     full: Function,
     hollow: Function | None = None,
     names: tuple[str, ...] | None = None,
+    forms: tuple[str, ...] = ("typed",),
 ) -> Iterator[Row]:
-    """A row for each kind of torch's tensors."""
+    """A row for each kind of torch's tensors, beside these forms of ours."""
     for kind, three, owners in scene.kinds():
         launched = scene.clock.call(full, three, names)
         empty = scene.clock.call(hollow, three, names) if hollow else None
-        beside = (f"bare exchange: {kind}", *scene.loops, f"typed: {kind}")
+        ours = (f"{form}: {kind}" for form in forms)
+        beside = (f"bare exchange: {kind}", *scene.loops, *ours)
         yield Row(f"{who}: {kind}", who, kind, launched, empty, beside, keep=owners)
 
 
@@ -126,7 +128,8 @@ def torch_ops(scene: Scene) -> Iterator[Row]:
 
 
 def torch_add(scene: Scene) -> Iterator[Row]:
-    yield from on_torch(scene, "torch.add(out=)", torch.add, names=("out",))
+    forms = ("typed", "generic, out=")
+    yield from on_torch(scene, "torch.add(out=)", torch.add, names=("out",), forms=forms)
     for kind, (a, b, _), owners in scene.kinds():
         block = scene.clock.call(torch.add, (a, b))
         beside = (f"generic, allocating: {kind}",)
@@ -151,6 +154,9 @@ def on_numpy(scene: Scene, who: str, function: Function) -> Iterator[Row]:
 
 def numpy_add(scene: Scene) -> Iterator[Row]:
     yield from on_numpy(scene, "np.add", np.add)
+    beside: tuple[str, ...] = ("generic, out=: numpy",)
+    block = scene.clock.call(np.add, arrays(), ("out",))
+    yield Row("np.add(out=): numpy", "np.add(out=)", "numpy", block, beside=beside)
     block = scene.clock.call(np.add, arrays()[:2])
     beside = ("generic, allocating: numpy",)
     yield Row("np.add, allocating: numpy", "np.add, allocating", "numpy", block, beside=beside)
