@@ -255,36 +255,6 @@ by_cupy(const aicf_inferred *out, const int64_t *sizes)
     return array;
 }
 
-/* ---- by a torch of before the exchange API --------------------------------------------------- */
-
-static PyObject *
-by_torch(const aicf_inferred *out)
-{
-    PyObject *name = dtype_spelling(dtype_words_of(out->dtype));
-    PyObject *torch = PyImport_ImportModule("torch"), *made = NULL;
-    PyObject *dtype = torch && name ? PyObject_GetAttr(torch, name) : NULL;
-    PyObject *device = PyUnicode_FromFormat(
-        out->device.type == DL_CPU ? "cpu" : "cuda:%d", (int)out->device.index);
-    PyObject *sizes = tuple_of_numbers(out->sizes, out->rank);
-    PyObject *strides = out->ordered ? tuple_of_numbers(out->strides, out->rank) : NULL;
-    PyObject *kwargs =
-        dtype && device ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
-    PyObject *args = !sizes          ? NULL
-                     : !out->ordered ? PyTuple_Pack(1, sizes)
-                     : strides       ? PyTuple_Pack(2, sizes, strides)
-                                     : NULL;
-    PyObject *empty =
-        torch ? PyObject_GetAttrString(torch, out->ordered ? "empty_strided" : "empty") : NULL;
-    if (kwargs && args && empty) {
-        made = PyObject_Call(empty, args, kwargs);
-    }
-    PyObject *used[] = {name, torch, dtype, device, sizes, strides, kwargs, args, empty};
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
-        Py_XDECREF(used[i]);
-    }
-    return made;
-}
-
 /* ---- which ----------------------------------------------------------------------------------- */
 
 /* numpy's on the host, cupy's on a device. NULL without an exception: neither has such an array. */
@@ -315,13 +285,14 @@ allocate_out(frame *f, const source *like, aicf_inferred *out)
 {
     int perm[AICF_MAX_DIMS];
     int owner = like ? like->framework : FRAMEWORK_NONE;
+    bool exchanges = like && like->exchange && like->exchange->wrap;
     memory_order(out, perm);
-    if (like && like->exchange && like->exchange->wrap) {
+    if (owner == FRAMEWORK_TORCH && (!exchanges || out->device.type != DL_CPU)) {
+        return torch_new(f->core, out);
+    }
+    if (exchanges) {
         return like->exchange->allocate ? by_exchange(like, out)
                                         : by_wrapping(f, like->exchange, out);
-    }
-    if (owner == FRAMEWORK_TORCH) {
-        return by_torch(out);
     }
     PyObject *made = by_module_of(f, owner, out, perm);
     return made || PyErr_Occurred() ? made : by_ourselves(f, out);

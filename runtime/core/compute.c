@@ -111,7 +111,9 @@ quick_make(quick *q, const aicf_inferred *out)
     const source *lead = q->lead;
     bool asked = true;
 
-    if (lead->exchange && lead->exchange->allocate && lead->exchange->wrap) {
+    if (lead->framework == FRAMEWORK_TORCH && out->device.type != DL_CPU) {
+        q->array = torch_new(q->handle->core, out);
+    } else if (lead->exchange && lead->exchange->allocate && lead->exchange->wrap) {
         q->managed = allocate_managed(lead, out, &asked);
     } else if (lead->framework == FRAMEWORK_NUMPY && out->device.type == DL_CPU) {
         q->array = numpy_new(q->handle->core, out->dtype, out->rank, out->sizes);

@@ -37,7 +37,9 @@
     X(_current_level)            \
     X(base)                      \
     X(obj)                       \
-    X(version)
+    X(version)                   \
+    X(dtype)                     \
+    X(device)
 
 typedef enum core_name {
 #define CORE_NAME_ENUM(name) NAME_##name,
@@ -63,6 +65,8 @@ typedef struct core_state {
     PyObject *storage_type;      /* torch.UntypedStorage, made once */
     PyObject *numpy_empty;       /* numpy's, made once, as are its dtypes by dtype_index */
     PyObject *numpy_dtypes[DTYPES];
+    PyObject *torch_empty; /* torch.empty_strided, made once, as are its dtypes */
+    PyObject *torch_dtypes[DTYPES];
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int jax_skips_buffers; /* the last array of jax's was one that shows none */
@@ -340,6 +344,8 @@ bool torch_ask_forward(core_state *core);
 /* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on */
 int torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused);
 int torch_written(core_state *core, PyObject *object);
+/* A new tensor of torch's own, row-major unless the out is ordered. Runs Python. */
+PyObject *torch_new(core_state *core, const aicf_inferred *out);
 
 /* An empty aicf_tensor that only says why it is refused. */
 void tensor_refuse(aicf_tensor *t, aicf_check check);

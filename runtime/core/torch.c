@@ -1,5 +1,6 @@
-/* What torch keeps beside the memory: the negative bit, autograd's mode, versions. */
-#include "core.h"
+/* What torch keeps beside the memory: the negative bit, autograd's mode, versions; and its own new
+   tensors. */
+#include "storage.h"
 
 /* Torch exports the negative bit silently, by every protocol. Only views of complex storage have
    it, as the imaginary part of a conjugate: all their strides are even but where there is one
@@ -101,4 +102,83 @@ torch_written(core_state *core, PyObject *object)
     PyObject *done = increment ? PyObject_CallFunctionObjArgs(increment, object, NULL) : NULL;
     Py_XDECREF(done);
     return done ? 0 : -1;
+}
+
+/* ---- new tensors ----------------------------------------------------------------------------- */
+
+/* Both borrowed. */
+static PyObject *
+empty_find(core_state *core)
+{
+    PyObject *known = once_known(&core->torch_empty);
+    if (known) {
+        return known;
+    }
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *empty = torch ? PyObject_GetAttrString(torch, "empty_strided") : NULL;
+    Py_XDECREF(torch);
+    return once_settle(&core->torch_empty, empty);
+}
+
+static PyObject *
+dtype_find(core_state *core, aicf_dtype dtype)
+{
+    const dtype_words *words = dtype_words_of(dtype);
+    PyObject **slot = &core->torch_dtypes[dtype_index(words)];
+    if (once_known(slot)) {
+        return once_known(slot);
+    }
+    PyObject *name = dtype_spelling(words);
+    PyObject *torch = name ? PyImport_ImportModule("torch") : NULL;
+    PyObject *made = torch ? PyObject_GetAttr(torch, name) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(torch);
+    return once_settle(slot, made);
+}
+
+static PyObject *
+device_of(aicf_device device)
+{
+    return device.type == DL_CPU ? PyUnicode_FromString("cpu")
+                                 : PyUnicode_FromFormat("cuda:%d", (int)device.index);
+}
+
+/* dtype= and device=. */
+static PyObject *
+options_of(core_state *core, const aicf_inferred *out)
+{
+    PyObject *dtype = dtype_find(core, out->dtype);
+    PyObject *device = dtype ? device_of(out->device) : NULL;
+    PyObject *options = device ? PyDict_New() : NULL;
+    if (options && (PyDict_SetItem(options, core->names[NAME_dtype], dtype) < 0 ||
+                    PyDict_SetItem(options, core->names[NAME_device], device) < 0)) {
+        Py_CLEAR(options);
+    }
+    Py_XDECREF(device);
+    return options;
+}
+
+/* Torch's own memory can be grown, and lent to another of its streams, by `resize_` and
+   `record_stream`; what it takes over by DLPack cannot. */
+PyObject *
+torch_new(core_state *core, const aicf_inferred *out)
+{
+    int64_t strides[AICF_MAX_DIMS], below = 1;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        strides[i] = out->ordered ? out->strides[i] : below;
+        below *= out->sizes[i] ? out->sizes[i] : 1;
+    }
+    PyObject *empty = empty_find(core), *made = NULL;
+    PyObject *options = empty ? options_of(core, out) : NULL;
+    PyObject *shape = options ? tuple_of_numbers(out->sizes, out->rank) : NULL;
+    PyObject *steps = shape ? tuple_of_numbers(strides, out->rank) : NULL;
+    PyObject *args = steps ? PyTuple_Pack(2, shape, steps) : NULL;
+    if (args) {
+        made = PyObject_Call(empty, args, options);
+    }
+    Py_XDECREF(options);
+    Py_XDECREF(shape);
+    Py_XDECREF(steps);
+    Py_XDECREF(args);
+    return made;
 }

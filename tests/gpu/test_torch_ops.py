@@ -169,3 +169,19 @@ def test_no_scalar_is_read_back(ops: Any) -> None:
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(found, want)
     torch.testing.assert_close(out, want)
+
+
+def test_outs_are_torchs_own() -> None:
+    """An omitted out can be lent to another stream and grown, as any tensor of torch's."""
+    add, x = importlib.import_module("aicf_cuda.add").add, torch.ones(1 << 20, device="cuda")
+    for make in (add, torch.ops.aicf.add):
+        out = make(x, x)
+        address = out.data_ptr()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(LONG)
+        out.record_stream(side)
+        del out
+        assert torch.empty(1 << 20, device="cuda").data_ptr() != address  # not given away yet
+        torch.cuda.synchronize()
+    assert add(x, x).resize_(1 << 21).numel() == 1 << 21
