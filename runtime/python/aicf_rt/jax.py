@@ -72,11 +72,6 @@ class Op:
     def __call__(self, *tensors: Any, **keywords: Any) -> Any:
         row = self._row
         in_place, outs, want = self._run(tensors, keywords)
-        # What is optional has no gradient.
-        outs = [
-            jax.lax.stop_gradient(x) if p.optional and x is not None else x
-            for p, x in zip(row.outs, outs, strict=True)
-        ]
         if len(in_place) + len(outs) == 1:
             return (*in_place, *outs)[0]
         required = [not p.optional for p in row.outs]

@@ -197,7 +197,7 @@ def _needs(form: Form, operands: Sequence[Any]) -> Need:
 
 def _forward(form: Form, *operands: Any) -> tuple[tuple[Any, ...], Any]:
     """Runs the op and keeps what backward reads: no other value of a tensor. What it runs can be
-    differentiated again, but for optional outs, which have no gradient."""
+    differentiated again."""
     row = form.row
     need = _needs(form, operands)
     values = [o.value for o in operands]
@@ -212,11 +212,7 @@ def _forward(form: Form, *operands: Any) -> tuple[tuple[Any, ...], Any]:
     made = iter(results[len(form.in_place) :])
     computed = {p.name: next(made) for p, w in zip(row.outs, wider, strict=True) if w}
     saved = dict(zip((p.name for p in row.inputs), inputs, strict=True))
-    saved |= {
-        p.name: jax.lax.stop_gradient(computed[p.name]) if p.optional else computed[p.name]
-        for p in row.outs
-        if p.name in computed
-    }
+    saved |= computed
     asked = (computed[p.name] for p, w in zip(row.outs, form.want, strict=True) if w)
     kept = {name: saved[name] for name in names if saved.get(name) is not None}
     return (*results[: len(form.in_place)], *asked), (kept, scalars, Known(need))
@@ -235,7 +231,8 @@ def _likes(form: Form, saved: dict[str, Any]) -> list[Any]:
 
 
 def _backward(form: Form, residuals: Any, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    """One gradient an operand, None where it is zero or nobody needs it."""
+    """One gradient an operand, None where it is zero or nobody needs it. What came for optional
+    outs counts for nothing: they have no gradient."""
     row = form.row
     saved, scalars, known = residuals
     cotangent = iter(cotangents[len(form.in_place) :])
