@@ -10,7 +10,7 @@ $(error JAX is 0, 1 or left out, not "$(JAX)")
 endif
 xla_include := $(if $(filter 0,$(JAX)),,$(shell sh make/xla.sh $(call aicf_quote,$(PYTHON)) \
     $(call aicf_quote,$(XLA_INCLUDE))))
-xla_remedy := install jaxlib there, or set XLA_INCLUDE to the folder with xla/ffi/api/c_api.h
+xla_remedy := install jaxlib 0.6 or later there, or set XLA_INCLUDE to the folder with xla/ffi/api/c_api.h
 ifeq ($(JAX)$(xla_include),1)
 $(error JAX=1, but $(or $(XLA_INCLUDE),$(PYTHON) has no jaxlib that) has the header of XLA's FFI: $(xla_remedy))
 endif

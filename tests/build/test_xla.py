@@ -13,7 +13,10 @@ MODULE = "build/python/aicf_rt/_xla.abi3.so"
 
 @pytest.fixture
 def nowhere(tmp_path: Path) -> str:
-    """A folder that has no header."""
+    """A folder whose header is too old."""
+    header = tmp_path / "xla" / "ffi" / "api" / "c_api.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#define XLA_FFI_API_MINOR 0\n", encoding="utf-8")
     return f"XLA_INCLUDE={tmp_path}"
 
 
@@ -27,6 +30,7 @@ def test_what_is_said_where_there_is_no_header(tree: Checkout, nowhere: str) -> 
     assert tree.make("JAX=", nowhere).steps == []
     assert tree.fresh("JAX=", nowhere)
     assert not (tree.root / MODULE).exists()
+    assert tree.make("JAX=", f"{nowhere}/xla").verbs("SKIP") == []  # said before
     assert tree.call("add", 1.0, 2.0) == [3.0]
 
 
@@ -34,7 +38,7 @@ def test_what_is_said_where_there_is_no_header(tree: Checkout, nowhere: str) -> 
 def test_what_must_be_built_and_cannot_is_an_error(tree: Checkout, nowhere: str) -> None:
     (error,) = tree.make("JAX=1", nowhere, fails=True).err.splitlines()
     assert "JAX=1, but " in error
-    assert "install jaxlib there, or set XLA_INCLUDE" in error
+    assert "install jaxlib 0.6 or later there, or set XLA_INCLUDE" in error
     (error,) = tree.make("JAX=yes", fails=True).err.splitlines()
     assert "JAX is 0, 1 or left out" in error
 

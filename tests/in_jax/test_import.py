@@ -36,18 +36,23 @@ except ImportError as error:
 @pytest.mark.promise("JAX-import")
 def test_a_jaxlib_that_does_not_take_our_version_says_so(alone: Any) -> None:
     code = """
-import jax
+import jax, sys
 def refuse(*words, **named):
     raise ValueError("not this one")
-jax.ffi.register_ffi_target = refuse
+if sys.argv[1:] == ["old"]:
+    import aicf_rt._xla
+    aicf_rt._xla.API = (0, 99)
+else:
+    jax.ffi.register_ffi_target = refuse
 try:
     import aicf_cuda.jax
 except ImportError as error:
     print(error)
 """
-    words = alone(code)
-    assert "does not take aicf_rt._xla, which was built for version 0." in words
-    assert "build it again with this jaxlib (not this one)" in words
+    for words, why in (("", "not this one"), ("import sys; sys.argv[1:] = ['old']\n", "it has 0.")):
+        said = alone(words + code)
+        assert "does not take aicf_rt._xla, which was built for version 0." in said
+        assert f"build it again with this jaxlib ({why}" in said
 
 
 @pytest.mark.promise("JAX-import")

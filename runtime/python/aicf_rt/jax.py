@@ -4,13 +4,16 @@ and `vmap`. Importing it imports jax; nothing else of this package does."""
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
 import numpy as np
 
 from . import Spec, Unsupported
@@ -27,17 +30,33 @@ except ImportError as error:
     ) from error
 
 
+def _other_version(why: object) -> ImportError:
+    major, minor = _xla.API
+    return ImportError(
+        f"jaxlib {jaxlib.version.__version__} does not take aicf_rt._xla, which was built for "
+        f"version {major}.{minor} of XLA's FFI: build it again with this jaxlib ({why})",
+        name="aicf_rt._xla",
+    )
+
+
+def _offered() -> tuple[int, int] | None:
+    """The version of XLA's FFI that this jaxlib has, as its header says; it takes some before."""
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h")
+    words = header.read_text(encoding="utf-8") if header.exists() else ""
+    found = re.findall(r"#define XLA_FFI_API_M(?:AJ|IN)OR (\d+)", words)
+    return (int(found[0]), int(found[1])) if len(found) == 2 else None
+
+
 def _register() -> None:
+    """Refuses what jax would refuse later, and then all of its CPU with it."""
+    offered = _offered()
+    if offered is not None and offered < _xla.API:
+        raise _other_version(f"it has {offered[0]}.{offered[1]}")
     for (target, platform), handler in _xla.handlers().items():
         try:
             jax.ffi.register_ffi_target(target, handler, platform=platform)
         except Exception as error:
-            major, minor = _xla.API
-            raise ImportError(
-                f"jaxlib {jax.lib.__version__} does not take aicf_rt._xla, which was built for "
-                f"version {major}.{minor} of XLA's FFI: build it again with this jaxlib ({error})",
-                name="aicf_rt._xla",
-            ) from error
+            raise _other_version(error) from error
 
 
 _register()
