@@ -34,10 +34,16 @@ def of_numba(values: Any) -> Any:
     return module("numba.cuda").to_device(values)
 
 
+def of_jax(values: Any) -> Any:
+    """On the host also where there is a device."""
+    jax = module("jax")
+    return jax.device_put(values, jax.devices("cpu")[0])
+
+
 GUESTS = (
     Guest("numpy", lambda v: v.copy(order="K")),
     Guest("torch", lambda v: module("torch").from_numpy(v.copy(order="K")), ("torch",)),
-    Guest("jax", lambda v: module("jax.numpy").asarray(v), ("jax",)),
+    Guest("jax", of_jax, ("jax",)),
     Guest("tvm-ffi", lambda v: module("tvm_ffi").from_dlpack(v.copy(order="K")), ("tvm_ffi",)),
     Guest("a buffer", lambda v: memoryview(v.copy(order="K"))),
     Guest("cupy", lambda v: module("cupy").asarray(v), ("cupy",), gpu=True),

@@ -65,7 +65,7 @@ def asks(compiled: bool) -> Callable[[ModuleType, Case], Said]:
             args = [rebuilt(a, left) for a in case.args]
             return function(*args, **{n: rebuilt(v, left) for n, v in case.named.items()})
 
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
             made = [jax.numpy.asarray(memories.array(t)) for t in operands(given)]
             said = hear(lambda: (jax.jit(call) if compiled else call)(*made))
         own = FIRST.get(case.says)

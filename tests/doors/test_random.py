@@ -93,7 +93,7 @@ def in_jax(function: Any, args: list[Any], named: dict[str, Any]) -> Any:
         ]
         return function(*swapped, **named)
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         return said(lambda: jax.eval_shape(call, *arrays))
 
 
