@@ -55,6 +55,7 @@ class Tensor(Protocol):
 Pack = Sequence[int] | None
 Tensors = Tensor | Sequence[Tensor] | None
 Number = TypeVar("Number", int, float)
+_Plain: Any = int  # integers of any other type are symbolic
 
 
 # ---- integers ---------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ Number = TypeVar("Number", int, float)
 
 def checked(value: int) -> int:
     """`value`, if it is one of 64 bits; what is computed from it will be too."""
-    if not isinstance(value, int):
+    if not isinstance(value, _Plain):
         return value
     if not _LEAST <= value <= _MOST:
         raise OverflowError(f"{value} is beyond 64 bits")
@@ -141,7 +142,7 @@ def ceil_div(a: int, b: int) -> int:
 
 def exact(a: int) -> float:
     """An integer where a float is wanted."""
-    if not isinstance(a, int):
+    if not isinstance(a, _Plain):
         return a
     if not -_EXACT <= a <= _EXACT:
         raise OverflowError(f"{a} is not exact as a float")
