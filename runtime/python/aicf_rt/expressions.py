@@ -108,6 +108,29 @@ class Int(int):
     def __neg__(self) -> int:
         return checked(-int(self))
 
+    # torch's symbolic sizes compare themselves with exactly int: they leave it to these.
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return int(self) != other
+
+    def __lt__(self, other: int) -> bool:
+        return int(self) < other
+
+    def __le__(self, other: int) -> bool:
+        return int(self) <= other
+
+    def __gt__(self, other: int) -> bool:
+        return int(self) > other
+
+    def __ge__(self, other: int) -> bool:
+        return int(self) >= other
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
 
 def add(a: int, b: int) -> int:
     return checked(a + b)
