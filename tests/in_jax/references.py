@@ -110,6 +110,7 @@ CASES = [
     Case("gemm", ((2, 1, 4, 8), (3, 8, 5), (5,), (2, 3, 4, 5)), {"beta": 0.5, "alpha": 2.0}),
     Case("gemm", ((3, 8), (8, 5), None, (3, 5)), {"beta": -1.0, "act": "gelu"}),
     Case("gemm", ((3, 0), (0, 5), (5,))),
+    Case("gemm", ((16, 32), (32, 24))),  # rows of whole vectors
     Case("sum", ((3, 5, 2),)),
     Case("sum", ((3, 5, 2),), {"axes": (0, -1)}),
     Case("sum", ((3, 5, 2),), {"axes": 1, "keepdim": True}),
