@@ -103,6 +103,29 @@ quick_infer(const quick *q, int variant, aicf_inferred *out)
     return many;
 }
 
+static bool
+is_row_major(const aicf_tensor *t)
+{
+    int64_t below = 1;
+    for (int i = t->rank - 1; t->strides && i >= 0; i--) {
+        if (t->sizes[i] != 1 && t->strides[i] != below) {
+            return false;
+        }
+        below *= t->sizes[i];
+    }
+    return true;
+}
+
+/* By the function that has the least to be told. */
+static PyObject *
+quick_torch(const quick *q, const aicf_inferred *out)
+{
+    core_state *core = q->handle->core;
+    bool alike = out->dtype == q->t->dtype && is_row_major(q->t);
+    PyObject *made = alike ? torch_new_like(core, q->args[0]) : NULL;
+    return made || PyErr_Occurred() ? made : torch_new(core, out);
+}
+
 /* Makes the out, and borrows all again where Python may have run. */
 static step
 quick_make(quick *q, const aicf_inferred *out)
@@ -112,7 +135,7 @@ quick_make(quick *q, const aicf_inferred *out)
     bool asked = true;
 
     if (lead->framework == FRAMEWORK_TORCH && out->device.type != DL_CPU) {
-        q->array = torch_new(q->handle->core, out);
+        q->array = quick_torch(q, out);
     } else if (lead->exchange && lead->exchange->allocate && lead->exchange->wrap) {
         q->managed = allocate_managed(lead, out, &asked);
     } else if (lead->framework == FRAMEWORK_NUMPY && out->device.type == DL_CPU) {

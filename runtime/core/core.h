@@ -48,7 +48,7 @@ typedef enum core_name {
         NAME_COUNT
 } core_name;
 
-enum { SOURCE_BUCKETS = 64 };
+enum { SOURCE_BUCKETS = 64, TORCH_DEVICES = 8 };
 
 typedef struct source source;
 
@@ -65,8 +65,8 @@ typedef struct core_state {
     PyObject *storage_type;      /* torch.UntypedStorage, made once */
     PyObject *numpy_empty;       /* numpy's, made once, as are its dtypes by dtype_index */
     PyObject *numpy_dtypes[DTYPES];
-    PyObject *torch_empty; /* torch.empty_strided, made once, as are its dtypes */
-    PyObject *torch_dtypes[DTYPES];
+    PyObject *torch_type, *torch_empty, *torch_empty_like; /* Tensor, empty_strided; made once */
+    PyObject *torch_options[DTYPES][TORCH_DEVICES];        /* dtype= and device= of a new tensor */
     PyThread_type_lock lock; /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int jax_skips_buffers; /* the last array of jax's was one that shows none */
@@ -344,8 +344,11 @@ bool torch_ask_forward(core_state *core);
 /* Sets *refused where autograd would miss what is done to the tensor; `forward`: that mode is on */
 int torch_ask_gradient(const core_state *core, PyObject *object, bool forward, uint8_t *refused);
 int torch_written(core_state *core, PyObject *object);
-/* A new tensor of torch's own, row-major unless the out is ordered. Runs Python. */
+/* New tensors of torch's own; they run Python. Row-major unless the out is ordered. */
 PyObject *torch_new(core_state *core, const aicf_inferred *out);
+/* As `object`, one of torch's that is dense and row-major; NULL without an exception: it is of a
+   subclass, which may answer otherwise. */
+PyObject *torch_new_like(core_state *core, PyObject *object);
 
 /* An empty aicf_tensor that only says why it is refused. */
 void tensor_refuse(aicf_tensor *t, aicf_check check);

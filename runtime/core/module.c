@@ -159,10 +159,14 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->increment_version);
     Py_VISIT(state->storage_type);
     Py_VISIT(state->numpy_empty);
+    Py_VISIT(state->torch_type);
     Py_VISIT(state->torch_empty);
+    Py_VISIT(state->torch_empty_like);
     for (int i = 0; i < DTYPES; i++) {
         Py_VISIT(state->numpy_dtypes[i]);
-        Py_VISIT(state->torch_dtypes[i]);
+        for (int k = 0; k < TORCH_DEVICES; k++) {
+            Py_VISIT(state->torch_options[i][k]);
+        }
     }
     Py_VISIT(state->backend_lost);
     Py_VISIT((PyObject *)state->call_type);
@@ -181,10 +185,14 @@ module_clear(PyObject *module)
     Py_CLEAR(state->increment_version);
     Py_CLEAR(state->storage_type);
     Py_CLEAR(state->numpy_empty);
+    Py_CLEAR(state->torch_type);
     Py_CLEAR(state->torch_empty);
+    Py_CLEAR(state->torch_empty_like);
     for (int i = 0; i < DTYPES; i++) {
         Py_CLEAR(state->numpy_dtypes[i]);
-        Py_CLEAR(state->torch_dtypes[i]);
+        for (int k = 0; k < TORCH_DEVICES; k++) {
+            Py_CLEAR(state->torch_options[i][k]);
+        }
     }
     Py_CLEAR(state->backend_lost);
     Py_CLEAR(state->call_type);

@@ -106,56 +106,50 @@ torch_written(core_state *core, PyObject *object)
 
 /* ---- new tensors ----------------------------------------------------------------------------- */
 
-/* Both borrowed. */
+/* A member of torch's, looked up once. Borrowed. */
 static PyObject *
-empty_find(core_state *core)
+member_find(PyObject **slot, const char *name)
 {
-    PyObject *known = once_known(&core->torch_empty);
-    if (known) {
-        return known;
-    }
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *empty = torch ? PyObject_GetAttrString(torch, "empty_strided") : NULL;
-    Py_XDECREF(torch);
-    return once_settle(&core->torch_empty, empty);
-}
-
-static PyObject *
-dtype_find(core_state *core, aicf_dtype dtype)
-{
-    const dtype_words *words = dtype_words_of(dtype);
-    PyObject **slot = &core->torch_dtypes[dtype_index(words)];
     if (once_known(slot)) {
         return once_known(slot);
     }
-    PyObject *name = dtype_spelling(words);
-    PyObject *torch = name ? PyImport_ImportModule("torch") : NULL;
-    PyObject *made = torch ? PyObject_GetAttr(torch, name) : NULL;
-    Py_XDECREF(name);
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *member = torch ? PyObject_GetAttrString(torch, name) : NULL;
     Py_XDECREF(torch);
-    return once_settle(slot, made);
+    return once_settle(slot, member);
 }
 
+/* dtype= and device=. A new reference, as are the next. */
 static PyObject *
-device_of(aicf_device device)
+options_make(const core_state *core, const aicf_inferred *out)
 {
-    return device.type == DL_CPU ? PyUnicode_FromString("cpu")
-                                 : PyUnicode_FromFormat("cuda:%d", (int)device.index);
-}
-
-/* dtype= and device=. */
-static PyObject *
-options_of(core_state *core, const aicf_inferred *out)
-{
-    PyObject *dtype = dtype_find(core, out->dtype);
-    PyObject *device = dtype ? device_of(out->device) : NULL;
-    PyObject *options = device ? PyDict_New() : NULL;
+    PyObject *name = dtype_spelling(dtype_words_of(out->dtype));
+    PyObject *torch = name ? PyImport_ImportModule("torch") : NULL;
+    PyObject *dtype = torch ? PyObject_GetAttr(torch, name) : NULL;
+    PyObject *device = PyUnicode_FromFormat(
+        out->device.type == DL_CPU ? "cpu" : "cuda:%d", (int)out->device.index);
+    PyObject *options = dtype && device ? PyDict_New() : NULL;
     if (options && (PyDict_SetItem(options, core->names[NAME_dtype], dtype) < 0 ||
                     PyDict_SetItem(options, core->names[NAME_device], device) < 0)) {
         Py_CLEAR(options);
     }
+    Py_XDECREF(name);
+    Py_XDECREF(torch);
+    Py_XDECREF(dtype);
     Py_XDECREF(device);
     return options;
+}
+
+static PyObject *
+options_find(core_state *core, const aicf_inferred *out)
+{
+    int index = out->device.index;
+    if (out->device.type == DL_CPU || index < 0 || index >= TORCH_DEVICES) {
+        return options_make(core, out);
+    }
+    PyObject **slot = &core->torch_options[dtype_index(dtype_words_of(out->dtype))][index];
+    PyObject *known = once_known(slot);
+    return Py_XNewRef(known ? known : once_settle(slot, options_make(core, out)));
 }
 
 /* Torch's own memory can be grown, and lent to another of its streams, by `resize_` and
@@ -168,8 +162,8 @@ torch_new(core_state *core, const aicf_inferred *out)
         strides[i] = out->ordered ? out->strides[i] : below;
         below *= out->sizes[i] ? out->sizes[i] : 1;
     }
-    PyObject *empty = empty_find(core), *made = NULL;
-    PyObject *options = empty ? options_of(core, out) : NULL;
+    PyObject *empty = member_find(&core->torch_empty, "empty_strided"), *made = NULL;
+    PyObject *options = empty ? options_find(core, out) : NULL;
     PyObject *shape = options ? tuple_of_numbers(out->sizes, out->rank) : NULL;
     PyObject *steps = shape ? tuple_of_numbers(strides, out->rank) : NULL;
     PyObject *args = steps ? PyTuple_Pack(2, shape, steps) : NULL;
@@ -181,4 +175,15 @@ torch_new(core_state *core, const aicf_inferred *out)
     Py_XDECREF(steps);
     Py_XDECREF(args);
     return made;
+}
+
+PyObject *
+torch_new_like(core_state *core, PyObject *object)
+{
+    PyObject *type = member_find(&core->torch_type, "Tensor");
+    if (!type || (PyObject *)Py_TYPE(object) != type) {
+        return NULL;
+    }
+    PyObject *like = member_find(&core->torch_empty_like, "empty_like");
+    return like ? PyObject_CallFunctionObjArgs(like, object, NULL) : NULL;
 }
