@@ -86,7 +86,8 @@ aicf_line_settle(const aicf_line *line, aicf_tensor *t)
     const uintptr_t item = (uintptr_t)aicf_dtype_size(t->dtype);
     uintptr_t first = (uintptr_t)t->data, end;
     if (!t->data || __builtin_add_overflow(first, t->byte_offset, &first) ||
-        __builtin_add_overflow(first, (uintptr_t)line->numel * item, &end) || first & (item - 1)) {
+        __builtin_add_overflow(first, (uintptr_t)line->numel * item, &end) || end >> 62 ||
+        first & (item - 1)) {
         return false;
     }
     if (t->byte_offset) {

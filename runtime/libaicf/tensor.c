@@ -54,7 +54,8 @@ find_reach(const aicf_tensor *t, int64_t *low, int64_t *high)
     return true;
 }
 
-/* The addresses of the elements, which must not wrap around. */
+/* The addresses of the elements. They are in the lowest quarter, as all of processes and devices
+   are, and so do not wrap around. */
 static aicf_check
 find_range(aicf_tensor *t)
 {
@@ -67,7 +68,7 @@ find_range(aicf_tensor *t)
         return AICF_CHECK_RANGE;
     }
     if (low == INT64_MIN || (uintptr_t)-low > address ||
-        __builtin_add_overflow(address, (uintptr_t)high, &t->end)) {
+        __builtin_add_overflow(address, (uintptr_t)high, &t->end) || t->end >> 62) {
         return AICF_CHECK_RANGE;
     }
     t->first = address - (uintptr_t)-low;

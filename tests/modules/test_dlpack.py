@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from modules.fake_exchange import Framework
 from modules.fake_producer import COPIED, READ_ONLY, FakeProducer
 
 
@@ -51,6 +52,19 @@ def test_byte_offset_of_an_out(add: Any) -> None:
     out = FakeProducer(4, byte_offset=8 * 4)
     assert add.add_f32(ones(), ones(), out) is True
     assert out.values[6:14] == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
+
+
+@pytest.mark.promise("T6", "PRODUCERS-hostile")
+@pytest.mark.parametrize("offset", [2**62, 2**63, 2**64 - 16])
+def test_byte_offset_beyond_all_memory(add: Any, unsupported: type[Exception], offset: int) -> None:
+    """An address that no process has is refused before anything is read, by the short way too."""
+    for has in (("borrow",), ("own",)):
+        x = Framework(*has).type()(FakeProducer(4, byte_offset=offset))
+        y = FakeProducer(4)
+        assert add.add_f32(x, y, FakeProducer(4)) is False
+        assert add.add_f32(x, y, FakeProducer(4)) is False
+        with pytest.raises(unsupported, match="add: a: "):
+            add.add(x, y)
 
 
 @pytest.mark.promise("T1")
