@@ -25,6 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+TRIES = 5  # of meeting a race that is there
 REPORTED = 66  # the status of a process whose sanitizer reported something
 SOURCES = ("include", "runtime", "templates", "kernels", "ops.yaml", "tests/freethreaded/table")
 SCRIPTS = ("tests/freethreaded/rows.py", "tests/freethreaded/work.py")
@@ -193,6 +194,7 @@ class Plant:
     before: str
     after: str
     scenes: str
+    calls: int = 20_000
 
 
 PLANTS = (
@@ -223,6 +225,7 @@ PLANTS = (
         "#ifdef Py_GIL_DISABLED\n#define OBJECT_LOCK",
         "#if 0\n#define OBJECT_LOCK",
         "one_capsule",
+        1_000_000,
     ),
     Plant(
         "the type of several outs made twice",
@@ -251,7 +254,11 @@ def noticed(variant: Variant, plant: Plant, where: Path) -> str:
         )
     path.write_text(text.replace(plant.before, plant.after), encoding="utf-8")
     variant.make(where, where / "build", "runtime")
-    outcome = work(variant, "--only", plant.scenes, "--calls", "20000", core=where / "build/python")
+    for _ in range(TRIES):
+        words = ("--only", plant.scenes, "--calls", str(plant.calls))
+        outcome = work(variant, *words, core=where / "build/python")
+        if outcome.status:
+            break
     ours = sorted({r for r in outcome.reports if "runtime/core" in r or "libaicf" in r})
     if not outcome.status:
         sys.exit(f"error: nothing noticed: {plant.name}")
