@@ -21,8 +21,8 @@ tensor_of(PyObject *object)
 
 /* ---- where it would lie ---------------------------------------------------------------------- */
 
-/* No tensor of this machine lies there, and what begins there is aligned for every kernel. */
-#define SPECS_BEGIN ((uintptr_t)1 << 62)
+/* Above what processes can address and below what find_range refuses; aligned for every kernel. */
+#define SPECS_BEGIN ((uintptr_t)1 << 57)
 enum { SPEC_ALIGNMENT = 4096 };
 
 void
@@ -37,7 +37,7 @@ spec_place(frame *f, int i)
     *t = *model;
     t->source = record;
     if (__builtin_add_overflow(begin, data - model->first + SPEC_ALIGNMENT - 1, &begin) ||
-        __builtin_add_overflow(begin, model->end - data, &f->spec_end)) {
+        __builtin_add_overflow(begin, model->end - data, &f->spec_end) || f->spec_end >> 62) {
         f->spec_end = UINTPTR_MAX;
         t->refused = AICF_CHECK_RANGE;
         return;
