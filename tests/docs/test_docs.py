@@ -278,7 +278,37 @@ def test_adding_an_op(folder: Path) -> None:
     ) + 1
     as_said(kernel, said.replace(str(number), "14"), fault, "adding-an-op.md")
     assert status == 1
-    (folder / "ops.yaml").write_text(head + indented(row.text), encoding="utf-8")
+    make_table(folder, head + indented(row.text))
+    assert_calls(folder, call)
+
+
+@pytest.mark.promise("DOCS-examples")
+@pytest.mark.guests("torch", "jax")
+def test_adding_its_gradient(folder: Path) -> None:
+    """Both rows with the page's `grad`, and its calls from torch and jax."""
+    page = blocks(DOCS / "adding-an-op.md")
+    row, backward = (b.text for b in page if b.words == ("yaml", "row"))
+    grad = re.search(r"^    (grad: .*)$", (DOCS / "adding-an-op.md").read_text("utf-8"), re.M)
+    assert grad is not None
+    kernel = next(b.text for b in page if b.words[:1] == ("c",))
+    other = kernel.replace("square", "square_bwd").replace("x[i] * x[i]", "2 * x[i] * gy[i]")
+    other = other.replace("(const float *x", "(const float *gy, const float *x")
+    for op, text in {"square": kernel, "square_bwd": other}.items():
+        doubled = text[text.index("\naicf_status") :].replace("float", "double")
+        (folder / "kernels" / op).mkdir(parents=True)
+        (folder / "kernels" / op / f"{op}.c").write_text(
+            text + doubled.replace("f32", "f64"), encoding="utf-8"
+        )
+    head = HEAD.replace("some_ops", "aicf_cuda").replace("namespace: some", "namespace: aicf")
+    make_table(folder, head + indented(f"{row}  {grad[1]}\n{backward}"))
+    calls = [b.text for b in page if "aicf_cuda.torch" in b.text or "aicf_cuda.jax" in b.text]
+    assert calls
+    for call in calls:
+        assert_calls(folder, call)
+
+
+def make_table(folder: Path, table: str) -> None:
+    (folder / "ops.yaml").write_text(table, encoding="utf-8")
     for command in (
         ["../aicf/build/opgen", "--templates", "../aicf/templates", "ops.yaml"],
         ["make", "-f", "generated/ops.mk", "CUDA=0", f"PYTHON={sys.executable}"]
@@ -287,11 +317,17 @@ def test_adding_an_op(folder: Path) -> None:
         status, said = run(list(command), folder)
         assert status == 0, said
     (folder / "build/python/aicf_rt").symlink_to(BUILD / "python/aicf_rt")
-    found = re.fullmatch(r'.*python -c "(.*)"\n(.*)', call, re.DOTALL)
-    assert found is not None
-    code = [sys.executable, "-c", found.group(1)]
-    status, said = run([*code], folder, PYTHONPATH=str(folder / "build/python"))
-    assert (status, said) == (0, found.group(2))
+
+
+def assert_calls(folder: Path, text: str) -> None:
+    """Each `python -c` of a console prints what stands below it."""
+    found = re.findall(r'^\$ \S+ \S+python -c "(.*?)"\n(.*?)(?=^\$|\Z)', text, re.DOTALL | re.M)
+    assert found
+    for code, want in found:
+        status, said = run(
+            [sys.executable, "-c", code], folder, PYTHONPATH=str(folder / "build/python")
+        )
+        assert (status, said) == (0, want)
 
 
 # ---- what is only looked at --------------------------------------------------------------------
