@@ -23,7 +23,7 @@ demo: ## the main job in a minute: train, run, compare, then add an op
 run-demo: all
 	@$(ALONE) PYTHONPATH=$(B)/python $(PYTHON) examples/demo.py
 
-test: bootstrap ## every test; TESTS="tests/build -k stamp" only these
+test: bootstrap ## every test; TESTS="tests/build -k stamp" only these, JOBS=8 at once
 	@$(MAKE) --no-print-directory run-test
 TESTS ?=
 JOBS ?= 2
