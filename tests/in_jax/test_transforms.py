@@ -106,6 +106,26 @@ if shard_map is None:
 each = jax.jit(shard_map(lambda r: ops.sum(r, axes=0, keepdim=True), mesh=mesh,
                          in_specs=P("rows", None), out_specs=P("rows", None)))
 assert (each(spread) == jnp.stack([x[:3].sum(0), x[3:].sum(0)])).all()
+rows, same = P("rows"), P()
+def sharded(f):
+    return shard_map(f, mesh=mesh, in_specs=(rows, same, same), out_specs=rows)
+def ours(x, w, bias):
+    return ops.scale(ops.gemm(x, w, bias, ops.copy(x), beta=0.5), factor=3.0)
+def theirs(x, w, bias):
+    return (x @ w + 0.5 * x + bias) * 3
+w, bias = jnp.arange(16, dtype="f4").reshape(4, 4), jnp.ones(4)
+for run in (lambda f: f, jax.jit):
+    found, want = (
+        run(jax.grad(lambda *xs: (sharded(f)(*xs) * x).sum(), argnums=(0, 1, 2)))(x, w, bias)
+        for f in (ours, theirs)
+    )
+    assert all((a == b).all() for a, b in zip(found, want))
+try:
+    shard_map(lambda r: ops.sum(r), mesh=mesh, in_specs=rows, out_specs=same)(x)
+except ValueError as error:
+    assert "out_specs" in str(error), error
+else:
+    raise AssertionError("a sum of each shard passed for the sum")
 print("right")
 """
 

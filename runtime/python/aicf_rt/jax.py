@@ -17,7 +17,7 @@ import jaxlib.version
 import numpy as np
 
 from . import Spec, Unsupported
-from .jax_call import DTYPES, NAMES, Form, Functions, Like, function
+from .jax_call import DTYPES, NAMES, Form, Functions, Like, function, varying
 from .jax_row import Param, Row, canonical, row_read, signature, variant_of
 
 try:
@@ -117,6 +117,8 @@ class Op:
         specs = self._infer(given)
         given.check()
         form, operands = given.form(self._functions, specs)
+        if given.traced:
+            operands = varying(operands, operands)
         results = iter(function(form)(*operands))
         in_place: list[Any] = []
         for p, t in zip(row.inputs, form.tensors, strict=True):

@@ -108,6 +108,33 @@ class Functions:
         return tuple(parts)
 
 
+# ---- inside shard_map ----------------------------------------------------------------------------
+
+
+def _axes(x: Any) -> frozenset[Any]:
+    """The axes of a mesh along which the shards of a traced value differ."""
+    kind = jax.typeof(x)
+    found: frozenset[Any] = getattr(getattr(kind, "mat", kind), "varying", frozenset())
+    return getattr(kind, "vma", found)
+
+
+def varying(values: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+    """The values, declared to differ between shards wherever one of `like` does. XLA's call does
+    not say that of its results; and of what it takes all has to differ along the same axes, so that
+    the gradient of what is the same everywhere is summed."""
+    axes = frozenset[Any]().union(*map(_axes, like))
+    if not axes:
+        return [*values]
+    return [_varied(x, tuple(sorted(axes - _axes(x), key=str))) for x in values]
+
+
+def _varied(x: Any, axes: tuple[Any, ...]) -> Any:
+    if not axes:
+        return x
+    cast = getattr(jax.lax, "pcast", None)
+    return jax.lax.pvary(x, axes) if cast is None else cast(x, axes, to="varying")
+
+
 # ---- the call ------------------------------------------------------------------------------------
 
 
@@ -153,7 +180,7 @@ def call(form: Form, *operands: Any) -> tuple[Any, ...]:
     attributes["aicf.counts"] = np.array(_counts(form), np.int64)
     if form.kernel is not None:
         attributes["aicf.kernel"] = form.kernel
-    return tuple(run(*operands, **attributes))
+    return tuple(varying(run(*operands, **attributes), operands))
 
 
 # ---- its gradient --------------------------------------------------------------------------------
@@ -259,6 +286,9 @@ def _backward(form: Form, residuals: Any, cotangents: tuple[Any, ...]) -> tuple[
     for p, given_here, gradient in zip(row.inputs, form.tensors, gradients, strict=True):
         count = len(given_here or ())
         flat += [gradient] if count and not p.is_list else gradient or (None,) * count
+    there = [x for x in flat if x is not None]
+    alike = iter(varying(there, [*(x for x in g if x is not None), *there]))
+    flat = [None if x is None else next(alike) for x in flat]
     return (*flat, *(None for _ in row.scalars))
 
 
