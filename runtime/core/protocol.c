@@ -170,7 +170,10 @@ finish_read(frame *f, int i)
     const source *s = tensor_source(t);
 
     aicf_tensor_settle(t);
-    t->read_only |= s->framework == FRAMEWORK_JAX;
+    if (s->framework == FRAMEWORK_JAX) {
+        t->read_only = true;
+        t->device.index = t->device.type == DL_CPU ? 0 : t->device.index; /* all is one memory */
+    }
     if (s->framework != FRAMEWORK_TORCH || !torch_may_be_negative(t)) {
         return 0;
     }

@@ -89,7 +89,7 @@ def test_export(ops: Any) -> None:
 
 
 TWO = """
-import numpy as np, jax, jax.numpy as jnp, aicf_cuda.jax as ops
+import numpy as np, jax, jax.numpy as jnp, aicf_cuda, aicf_cuda.jax as ops
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 devices = jax.devices()
 assert len(devices) == 2
@@ -97,6 +97,8 @@ x = jnp.arange(24, dtype="f4").reshape(6, 4)
 on = jax.device_put(x, devices[1])
 out = ops.add(on, on)
 assert out.devices() == {devices[1]} and (out == 2 * x).all()
+for dtype in ("bfloat16", "float32", "float32"):  # the last two are read in other ways
+    assert (aicf_cuda.add.add(on.astype(dtype), x.astype(dtype)) == 2 * x).all()
 mesh = Mesh(np.array(devices), ("rows",))
 spread = jax.device_put(x, NamedSharding(mesh, P("rows", None)))
 assert (jax.jit(ops.relu)(spread) == x).all()
