@@ -138,6 +138,17 @@ def test_several_devices(alone: Any) -> None:
     assert alone(TWO, XLA_FLAGS=flags, JAX_PLATFORMS="cpu").split() == ["right"]
 
 
+@pytest.mark.promise("JAX-transforms")
+def test_a_zero_with_a_sign_is_another_program(ops: Any) -> None:
+    x = jnp.ones((2, 2))
+
+    def signs(x: Any) -> list[Any]:
+        return [jnp.signbit(ops.gemm(x, x, alpha=zero)).any() for zero in (0.0, -0.0, 0.0)]
+
+    assert [bool(s) for s in signs(x)] == [False, True, False]
+    assert [bool(s) for s in jax.jit(signs)(x)] == [False, True, False]
+
+
 @pytest.mark.promise("JAX-threads")
 def test_threads_call_one_program(ops: Any) -> None:
     """The same compiled program and others, first calls of ops included."""

@@ -109,6 +109,18 @@ def _takes_dtype(variants: Mapping[str, Mapping[str, str]], arguments: Sequence[
 # ---- values -------------------------------------------------------------------------------------
 
 
+class Exact(float):
+    """A number that is a part of a key: as such 0.0 is not -0.0, whose program is another."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self.hex() == other.hex() if isinstance(other, Exact) else float.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.hex())
+
+
 def canonical(attr: Attr, value: Any, rank: int) -> Any:
     """A value that the op's checks let pass, as one that can be compared: axes count from 0, one
     number for several stands as often, None is all axes. `rank` is that of the argument it counts
@@ -116,7 +128,7 @@ def canonical(attr: Attr, value: Any, rank: int) -> Any:
     if attr.kind == "bool":
         return bool(value)
     if attr.kind == "float":
-        return float(value)
+        return Exact(value)
     if attr.kind == "enum":
         return str(value)
     if value is None:
