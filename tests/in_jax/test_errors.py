@@ -68,11 +68,16 @@ def test_what_only_jax_refuses(ops: Any, kinds: Any) -> None:
         ),
         (lambda: ops.relu(jax.random.key(0)), "relu: an array of key<fry> is no tensor"),
         (lambda: jax.jit(ops.relu)(jax.random.key(0)), "relu: an array of key<fry> is no tensor"),
+        (
+            lambda: jax.jit(lambda x, k: ops.sum(x, axes=k))(x, 1),
+            "sum: axes takes an int or a list of ints, not ",
+        ),
         (lambda: kinds.join([x, FLOATS]), "join: xs: takes jax's and numpy's arrays here"),
     ):
         error, text = said(call)
         assert error is TypeError
         assert text.startswith(words)
+        assert "Spec" not in text
 
 
 @pytest.mark.promise("JAX-errors")

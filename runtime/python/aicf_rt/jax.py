@@ -180,7 +180,7 @@ class _Given:
         self.row = row
         self.positional = [_taken(x) for x in tensors]
         scalars = {p.name for p in row.scalars}
-        names = {p.name for p in row.inputs} | scalars
+        self.operands = names = {p.name for p in row.inputs} | scalars
         self.keywords = {
             k: _taken(v, k in scalars) if k in names else v for k, v in keywords.items()
         }
@@ -225,7 +225,7 @@ class _Given:
             return Spec(x.shape, NAMES.get(x.dtype, x.dtype), device=platform)
 
         return [describe(x) for x in self.positional], {
-            k: describe(v) if k != "dtype" else v for k, v in self.keywords.items()
+            k: describe(v) if k in self.operands else v for k, v in self.keywords.items()
         }
 
     def value(self, p: Param) -> Any:
