@@ -186,15 +186,31 @@ finish_read(frame *f, int i)
     return done;
 }
 
+/* Keeps the current exception. */
+static bool
+jax_deleted(PyObject *object)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *deleted = PyObject_CallMethod(object, "is_deleted", NULL);
+    bool is = deleted == Py_True;
+    Py_XDECREF(deleted);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return is;
+}
+
 /* Torch has many tensors without plain memory (sparse, meta, quantized, those that its transforms
-   hand out), and each refuses with another exception of its own: all get one verdict. Where torch
-   could have failed at something else, the exception stays. */
+   hand out), and each refuses with another exception of its own: all get one verdict. So do jax's
+   arrays that were donated or deleted, which stumble over what they lost. Where the framework could
+   have failed at something else, the exception stays. */
 static int
 refuse_opaque(const frame *f, int i)
 {
     const source *s = tensor_source(&f->t[i]);
-    if (s->framework != FRAMEWORK_TORCH || !s->exchange ||
-        !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+    bool torch = s->framework == FRAMEWORK_TORCH && s->exchange;
+    if ((!torch && s->framework != FRAMEWORK_JAX) || !PyErr_ExceptionMatches(PyExc_Exception) ||
+        PyErr_ExceptionMatches(PyExc_MemoryError) || (!torch && !jax_deleted(f->objects[i]))) {
         return -1;
     }
     PyErr_Clear();

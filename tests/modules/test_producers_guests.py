@@ -424,6 +424,17 @@ def test_jaxs_arrays_are_never_written(add: Any, unsupported: Any) -> None:
 
 
 @pytest.mark.promise("A11")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_jaxs_arrays_without_memory_are_refused(add: Any, unsupported: Any, dtype: str) -> None:
+    gone, there = jax.numpy.ones(4, dtype), jax.numpy.ones(4, dtype)
+    gone.delete()
+    with pytest.raises(unsupported, match=r"^add: b: it has no plain memory"):
+        add.add(there, gone)
+    assert add.add_f32(there, gone, np.empty(4, "float32")) is False
+    assert bool((add.add(there, there) == 2).all())
+
+
+@pytest.mark.promise("A11")
 def test_jaxs_tracers_are_refused(add: Any) -> None:
     """There is no memory while a function is traced: jax's own words, and which argument."""
 
