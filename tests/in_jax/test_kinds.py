@@ -128,6 +128,8 @@ def test_the_dtype_that_no_argument_says(zoo: Any, x64: Any) -> None:
 def test_numpy_arrays_are_taken_as_jax_takes_them(ops: Any) -> None:
     assert ops.add(np.ones(3), np.ones(3, "f4")).dtype == jnp.float32
     np.testing.assert_array_equal(ops.relu(np.array([[-1, 2]], "f4").T), [[0], [2]])
+    for one in (np.float32(1), np.float64(1), np.array(1, "f4")):
+        assert ops.add(one, np.ones(3, "f4")).tolist() == [2, 2, 2]
 
 
 # ---- gradients -----------------------------------------------------------------------------------

@@ -297,9 +297,10 @@ class _Given:
 
 
 def _taken(value: Any, scalar: bool = False) -> Any:
-    """numpy's arrays as jax takes them; all else is left for the op to judge, arrays without dims
-    too, which may be numbers."""
-    if type(value) is np.ndarray and value.dtype in NAMES and (value.ndim or not scalar):
+    """numpy's arrays, and its numbers in the place of one, as jax takes them; all else is left for
+    the op to judge, arrays without dims too, which may be numbers."""
+    numpy = type(value) is np.ndarray or isinstance(value, np.generic)
+    if numpy and value.dtype in NAMES and (value.ndim or not scalar):
         return jnp.asarray(value)
     return [_taken(x) for x in value] if isinstance(value, list | tuple) else value
 
