@@ -92,11 +92,14 @@ static const char *const reserved_ops[] = {
     "run",  "torch",  "jax", "core",    "bind",   "explain",  "infer", "capability", "index",
     "aicf", "atomic", "t",   "reshape", "sum_to", "unreduce", "split", "inverse",    NULL,
 };
-/* Keywords of the Python functions, a launcher's own parameters, and the gradient's `g`. */
+/* Keywords of the Python functions, of torch's and of those that gradients call too, a launcher's
+   own parameters, and the gradient's `g`. */
 static const char *const reserved_args[] = {
-    "stream", "kernel", "dtype", "g", "out", "workspace", NULL,
+    "stream", "kernel", "dtype", "want", "g", "out", "workspace", NULL,
 };
-static const char *const reserved_outs[] = {"stream", "kernel", "dtype", "g", "workspace", NULL};
+static const char *const reserved_outs[] = {
+    "stream", "kernel", "dtype", "want", "g", "workspace", NULL,
+};
 static const char *const reserved_dims[] = {"stream", "workspace", "out", NULL};
 static const char *const reserved_grads[] = {"g", "none", "dtype", NULL};
 static const char *const reserved_classes[] = {"same", NULL};

@@ -375,6 +375,14 @@ ROWS = [
     case("name-reserved", VALUE, "{name: ▸stream, scalar: T}", "reserved"),
     case("name-reserved", VALUE, "{name: ▸out, scalar: T}", "reserved"),
     case("name-reserved", VALUE, "{name: ▸aicf_value, scalar: T}", "reserved"),
+    case("name-reserved", VALUE, "{name: ▸want, scalar: T}", "reserved"),
+    case(
+        "name-reserved",
+        '{name: gx, tensor: T, shape: "L.. N", optional: true}',
+        '{name: ▸want, tensor: T, shape: "L.. N", optional: true}',
+        "reserved and cannot be an out",
+        ("x: d.gx", "x: d.want"),
+    ),
     case("name-reserved", "  - op: cast\n", "  - op: ▸sum_to\n", "reserved"),
     case(
         "name-taken",

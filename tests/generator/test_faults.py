@@ -215,7 +215,7 @@ CPP = """
     static_cast template this throw try typeid typename using virtual xor concept requires
     co_await consteval constinit char8_t
 """
-RESERVED = "stream kernel dtype g out workspace"
+RESERVED = "stream kernel dtype g want out workspace"
 
 
 @pytest.mark.promise("G8")
