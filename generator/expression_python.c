@@ -4,7 +4,8 @@
 #include "expression_text.h"
 #include "model.h"
 
-/* Functions of aicf_rt.expressions stand behind `_e`, a name that no table can hold. */
+/* Functions of aicf_rt.expressions stand behind `_e`, a name that no table can hold; in relations
+   and gradients that is aicf_rt.relations, which has them too. */
 
 typedef struct writer {
     buffer *out;

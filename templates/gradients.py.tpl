@@ -12,7 +12,7 @@ and `t`, `reshape`, `sum_to`, `unreduce`, `split` and `zeros`: docs/table.md say
 
 from typing import Any
 
-from aicf_rt import expressions as _e
+from aicf_rt import relations as _e
 @{for op in table.with_grad}
 
 

@@ -20,22 +20,23 @@ from typing import Any
 from generator.program import ROOT
 
 HERE = ROOT / "tests" / "generator"
-EXPRESSIONS: list[ModuleType] = []  # once loaded: Refused is one class
+CALLED: dict[str, ModuleType] = {}  # once loaded: Refused is one class
 Shapes = list[Any]  # of the arguments: tuples of sizes, None, lists of both
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """A generated file, with aicf_rt.expressions as it is in this tree: the package around that
-    needs a build. Other tests' aicf_rt stays what it is."""
+    """A generated file, with what it calls of aicf_rt as that is in this tree: the package around
+    it needs a build. Other tests' aicf_rt stays what it is."""
     before = {k: m for k, m in sys.modules.items() if k.partition(".")[0] == "aicf_rt"}
     for key in before:
         del sys.modules[key]
     package = sys.modules["aicf_rt"] = ModuleType("aicf_rt")
     try:
-        if not EXPRESSIONS:
-            file = ROOT / "runtime" / "python" / "aicf_rt" / "expressions.py"
-            EXPRESSIONS.append(execute(file, "aicf_rt.expressions"))
-        vars(package)["expressions"] = EXPRESSIONS[0]
+        if not CALLED:
+            for name in ("expressions", "relations"):
+                file = ROOT / "runtime" / "python" / "aicf_rt" / f"{name}.py"
+                CALLED[name] = execute(file, f"aicf_rt.{name}")
+        vars(package).update(CALLED)
         return execute(path, name)
     finally:
         for key in [k for k in sys.modules if k.partition(".")[0] == "aicf_rt"]:

@@ -11,7 +11,7 @@ and `t`, `reshape`, `sum_to`, `unreduce`, `split` and `zeros`: docs/table.md say
 
 from typing import Any
 
-from aicf_rt import expressions as _e
+from aicf_rt import relations as _e
 
 
 def _join_saved(_need: _e.Needs, xs: Any, *, axis: int) -> _e.Names:

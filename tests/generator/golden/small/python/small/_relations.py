@@ -3,10 +3,10 @@
 
 A function takes a shape for each tensor argument of the row, in its order: sizes, which may be
 symbolic; None for an absent one; for a list its tensors' shapes. Attributes go by keyword, all of
-them. It gives the shapes of all outs, or raises `aicf_rt.expressions.Refused`.
+them. It gives the shapes of all outs, or raises `aicf_rt.relations.Refused`.
 """
 
-from aicf_rt import expressions as _e
+from aicf_rt import relations as _e
 
 
 @_e.relation
