@@ -155,6 +155,8 @@ def mod(a: int, b: int) -> int:
 
 
 def ceil_div(a: int, b: int) -> int:
+    if isinstance(a, _Plain) and isinstance(b, _Plain):
+        a, b = int(a), int(b)  # as Int, -a may be beyond 64 bits where the quotient is not
     return checked(-(-a // b))
 
 
