@@ -1,6 +1,7 @@
 """What `make test-ft` runs: work.py on free-threaded Pythons, plain and under the thread sanitizer,
-and the report of it. The sanitizer has to be quiet, with no suppression of any kind, and to report
-each race that is planted: one in a kernel, and those that _core has without its own means.
+and the report of it. The sanitizer has to be quiet, but for what suppressions.txt has of CPython's
+own, and to report each race that is planted: one in a kernel, and those that _core has without its
+own means.
 
     prove.py --pythons FOLDER --build FOLDER --generated FOLDER [--json FILE] [--calls N]"""
 
@@ -25,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+SUPPRESSED = HERE / "suppressions.txt"
 TRIES = 5  # of meeting a race that is there
 REPORTED = 66  # the status of a process whose sanitizer reported something
 SOURCES = ("include", "runtime", "templates", "kernels", "ops.yaml", "tests/freethreaded/table")
@@ -160,7 +162,7 @@ def work(variant: Variant, *words: str, core: Path | None = None) -> Outcome:
             "PYTHONPATH": variant.packages(core),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TSAN_OPTIONS": f"exitcode={REPORTED} history_size=5 log_path={where}/report "
-            f"halt_on_error={int(core is not None)}",
+            f"halt_on_error={int(core is not None)} suppressions={SUPPRESSED}",
         }
         start = time.monotonic()
         done = run(command, environment=environment, stdin=subprocess.DEVNULL)
@@ -339,7 +341,7 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
         "machine": {"processors": os.cpu_count(), "system": platform.platform()},
         "compiler": must(["gcc", "--version"]).splitlines()[0],
         "sources": sources,
-        "suppressions": [],
+        "suppressions": re.findall(r"^[^#\n].*", SUPPRESSED.read_text("utf-8"), re.MULTILINE),
         "runs": runs,
         "noticed": planted,
     }
