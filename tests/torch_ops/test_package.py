@@ -100,6 +100,15 @@ def test_all_forms_agree(ops: Any, namespace: str, name: str) -> None:
 
 
 @pytest.mark.promise("TORCH-forms")
+@pytest.mark.parametrize("want", [[True], [True, False, True]])
+def test_a_want_of_another_length(ops: Any, want: list[bool]) -> None:
+    given = torch.randn(2, 3), torch.randn(2, 3), torch.rand(2)
+    for call in (ops.kinds.norm_bwd.want, torch.compile(ops.kinds.norm_bwd.want)):
+        with pytest.raises(Exception, match=f"norm_bwd: want has {len(want)} entries, not one"):
+            call(*given, want=want)
+
+
+@pytest.mark.promise("TORCH-forms")
 def test_wanted_outs_alone(ops: Any) -> None:
     g, x, r = torch.randn(2, 3), torch.randn(2, 3), torch.rand(2)
     both = ops.kinds.norm_bwd(g, x, r)

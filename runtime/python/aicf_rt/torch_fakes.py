@@ -17,6 +17,7 @@ from .torch_kernels import (
     DTYPES,
     NAMES,
     Module,
+    check_want,
     dense_choices,
     forward_level,
     order_of,
@@ -79,6 +80,8 @@ class Fake:
             refuse_tangents(overload, args, kwargs)
         tensors = padded(row, args)
         want = kwargs.get("want")
+        if want is not None:
+            check_want(row, want)
         found = self.inferred(tensors, kwargs)
         if overload.form == "out":
             return None

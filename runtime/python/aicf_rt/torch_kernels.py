@@ -323,10 +323,18 @@ def _aux(overload: Overload, functional: Functional) -> Kernel:
     return kernel
 
 
+def check_want(row: Row, want: Sequence[bool]) -> None:
+    """torch takes a list of any length."""
+    if len(want) != len(row.outs):
+        raise TypeError(f"{row.name}: want has {len(want)} entries, not one for each of "
+                        f"{len(row.outs)} outs")  # fmt: skip
+
+
 def _want(overload: Overload, functional: Functional) -> Kernel:
     names = [o.name for o in overload.row.outs]
 
     def kernel(*args: Any, want: Sequence[bool], **kwargs: Any) -> Any:
+        check_want(overload.row, want)
         asked = {name: True for name, is_asked in zip(names, want, strict=True) if is_asked}
         return functional(args, {**kwargs, **asked}) if asked else (None,) * len(names)
 
@@ -376,6 +384,7 @@ def _in_place(overload: Overload, module: Module) -> Kernel:
             refuse_tangents(overload, args, kwargs)
         kwargs.update(every)
         if want is not None:
+            check_want(row, want)
             kwargs.update((n, True) for n, asked in zip(names, want, strict=True) if asked)
         result = module.generic(*args, **kwargs)
         increment_version(list(tensors_of([args[i] for i in changing if i < len(args)])))
