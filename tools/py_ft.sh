@@ -103,13 +103,13 @@ build() {
     rm -rf "$folder/$name" "$folder/object-$name"
     mkdir -p "$folder/object-$name"
     (
-        cd "$folder/object-$name"
         # shellcheck disable=SC2086 # options are words
-        "$tree/configure" --prefix="$folder/$name" --disable-gil --disable-test-modules \
-            --without-ensurepip CC="$CC" $options
-        make -j"${JOBS:-2}" "$@"
-        [ "$name" = plain ] || set -- "$@" PYTHON_FOR_BUILD="$folder/plain/bin/python3.13t -E"
-        make install "$@"
+        cd "$folder/object-$name" &&
+            "$tree/configure" --prefix="$folder/$name" --disable-gil --disable-test-modules \
+                --without-ensurepip CC="$CC" $options &&
+            make -j"${JOBS:-2}" "$@" &&
+            make install COMPILEALL_OPTS="-x ." "$@" &&
+            "$folder/plain/bin/python3.13t" -m compileall -q -j "${JOBS:-2}" "$folder/$name/lib"
     ) >"$folder/$name.out" 2>&1 || {
         tail -n 20 "$folder/$name.out" >&2
         fault "the $name build failed: $folder/$name.out has all of it"
