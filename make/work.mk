@@ -42,7 +42,7 @@ run-test-gpu: all
 # Its own: outside of what `make test` runs, and minutes of building. A folder elsewhere serves checkouts.
 PYFT ?= $(B)/py-ft
 py-ft: ## a free-threaded Python 3.13, plain and under the thread sanitizer, in PYFT=build/py-ft
-	@sh tools/py_ft.sh $(PYFT)
+	@$(ALONE) sh tools/py_ft.sh $(PYFT)
 
 test-ft: bootstrap py-ft ## threads without the GIL, under the thread sanitizer: free-threaded.json
 	@$(MAKE) --no-print-directory run-test-ft
