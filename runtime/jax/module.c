@@ -69,22 +69,18 @@ static PyMethodDef methods[] = {
 static int
 module_exec(PyObject *module)
 {
-    PyObject *core = PyImport_ImportModule("aicf_rt._core");
-    Py_XDECREF(core);
+    if (aicf_module_require("aicf_rt") < 0) {
+        return -1;
+    }
     PyObject *version = Py_BuildValue("(ii)", XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
-    int added = core && version ? PyModule_AddObjectRef(module, "API", version) : -1;
+    int added = version ? PyModule_AddObjectRef(module, "API", version) : -1;
     Py_XDECREF(version);
     return added;
 }
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)module_exec},
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
+    AICF_MODULE_SLOTS,
     {0, NULL},
 };
 
@@ -100,5 +96,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit__xla(void)
 {
-    return PyModuleDef_Init(&definition);
+    return aicf_module_init(&definition);
 }
