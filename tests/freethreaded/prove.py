@@ -217,7 +217,7 @@ PLANTS = (
     ),
     Plant(
         "the record of a type that was seen last read as others write it",
-        "attempt.c",
+        "borrowed.h",
         "const source *s = __atomic_load_n(seen, __ATOMIC_ACQUIRE);",
         "const source *s = *seen;",
         "new_types",

@@ -100,7 +100,7 @@ _next = 1 << 44
 def take_address(count: int) -> int:
     global _next
     address = _next
-    _next = (_next + 8 * min(count, 1 << 56) + (1 << 31)) >> 30 << 30
+    _next = (_next + 8 * min(count, 1 << 44) + (1 << 31)) >> 30 << 30
     return address
 
 
