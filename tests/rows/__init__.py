@@ -1,7 +1,7 @@
-"""What tests know of each row of the main table: calls of it, and in torch's words their results.
+"""What tests know of each row of the main table: calls of it, and their results in torch's words.
 
-A family's file here has `ROWS`, a `Row` for each of its ops. The tests that go over all rows need no
-more: values and refusals on CPU and GPU, torch and jax with their gradients, graphs, sanitizers,
+A family's file here has `ROWS`, a `Row` for each of its ops. The tests that go over all rows need
+no more: values and refusals on CPU and GPU, torch and jax with their gradients, graphs, sanitizers,
 threads. What is special in an op has tests of its own in tests/kernels/.
 """
 
