@@ -50,12 +50,11 @@ run-test-ft: all
 	@$(ALONE) $(PYTHON) tests/freethreaded/prove.py --pythons $(PYFT) --build $(B) --generated $(GEN) \
 	    --json docs/measurements/free-threaded.json $(FT)
 
-bench-gpu: ## every CUDA kernel beside torch, on a GPU: docs/measurements/gpu.json
+bench-gpu: ## CUDA kernels beside torch, on a GPU: docs/measurements/gpu.json; CASES="softmax add" prints those alone
 	@$(READY)
 	@$(MAKE) --no-print-directory run-bench-gpu
 run-bench-gpu: all
-	@$(PYTHON) tests/gpu/launchers.py link $(B) $(GEN)/include $(B)/gpu/launchers.so
-	@$(PYTHON) bench/gpu.py $(B)/gpu/launchers.so docs/measurements/gpu.json
+	@B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m bench.kernels $(if $(CASES),$(CASES),--json docs/measurements/gpu.json)
 
 bench-launch: ## what a launch costs the host, by the runtime and past it, on a GPU: launch.json
 	@$(READY)

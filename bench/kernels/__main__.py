@@ -1,0 +1,164 @@
+"""CUDA kernels beside torch in one run: `python -m bench.kernels [--json FILE] [WORD ...]`.
+
+A WORD takes the cases whose family or name has it. The two of a case are measured in turns, on
+random data, f32 without tf32: a graph of several launches over rotating sets of tensors, larger
+together than the L2, is replayed; the median replay counts, and of the ratio the median over turns
+with the middle 90% of it. "copy" is the rate of torch's device-to-device copy in the same run, read
+and write counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench.kernels import MIB, Case, Runs, families, random
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TURNS = 21
+TURN = 1e-3  # seconds a replay lasts, about
+RATE = 4e12  # bytes a second, to guess how long a launch takes
+FLOPS = 4e14
+
+
+def graph_of(run: Callable[[int], Any], sets: int, launches: int) -> torch.cuda.CUDAGraph:
+    """Each set is used once before, so that nothing is made ready while the graph is captured."""
+    for i in range(min(sets, launches)):
+        run(i)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(launches):
+            run(i % sets)
+    graph.replay()
+    return graph
+
+
+def measure(runs: Runs, launches: int) -> dict[str, list[float]]:
+    """Seconds a launch in each turn, of `ours` and of `torch`."""
+    both = {"ours": runs.ours, "torch": runs.torch}
+    graphs = {k: graph_of(run, runs.sets, launches) for k, run in both.items() if run}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for turn in range(TURNS):
+        for name in list(graphs)[:: 1 if turn % 2 else -1]:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end) / 1e3 / launches)
+    return times
+
+
+def described() -> dict[str, Any]:
+    """The machine, and the hash of each kernel that is measured."""
+    command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    about: dict[str, Any] = json.loads(done.stdout)
+    return about | {"torch": torch.__version__, "tf32": False}
+
+
+def copy_rate() -> float:
+    x, y = (random(256 * MIB // 4, torch.float32) for _ in range(2))
+    seconds = measure(Runs(lambda _: y.copy_(x), None), 4)["ours"]
+    return 512 * MIB / statistics.median(seconds)
+
+
+def result(family: str, case: Case, times: dict[str, list[float]], copy: float) -> dict[str, Any]:
+    """A row of the JSON."""
+    seconds = {name: statistics.median(found) for name, found in times.items()}
+    row: dict[str, Any] = {
+        "family": family,
+        "name": case.name,
+        "op": case.op,
+        "dtype": case.dtype,
+        "shape": case.shape,
+        "us": {name: value * 1e6 for name, value in seconds.items()},
+    }
+    if case.bytes:
+        row["of_copy"] = {name: case.bytes / value / copy for name, value in seconds.items()}
+    else:
+        row["tflops"] = {name: case.flops / value / 1e12 for name, value in seconds.items()}
+    if "torch" in times:
+        ratios = sorted(t / o for t, o in zip(times["torch"], times["ours"], strict=True))
+        row["ratio"] = statistics.median(ratios)
+        row["ratio_90"] = [ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]]
+    row["missed"] = list(missed(case, row))
+    return row
+
+
+def missed(case: Case, row: dict[str, Any]) -> Iterator[str]:
+    """The marks of the case that the row does not meet."""
+    if case.floor and row["of_copy"]["ours"] < case.floor:
+        yield f"{case.floor:.2f} of copy"
+    if case.ratio and row.get("ratio", case.ratio) < case.ratio:
+        yield f"{case.ratio:.2f}x torch"
+
+
+def line(row: dict[str, Any]) -> str:
+    def figure(who: str) -> str:
+        rate = row["of_copy"][who] if "of_copy" in row else row["tflops"][who]
+        unit = f"{rate:5.2f}" if "of_copy" in row else f"{rate:4.0f}T"
+        return f"{row['us'][who]:9.1f} us {unit}"
+
+    text = f"{row['name'][:58]:58} {figure('ours')}"
+    if "ratio" in row:
+        text += f"  torch {figure('torch')}  {row['ratio']:5.2f}x"
+    return text + "".join(f"  < {what}" for what in row["missed"])
+
+
+def run(case: Case) -> dict[str, list[float]]:
+    guess = case.bytes / RATE + case.flops / FLOPS + 2e-6
+    runs = case.make()
+    times = measure(runs, max(2, min(200, int(TURN / guess))))
+    del runs
+    return times
+
+
+def chosen(words: list[str]) -> Iterator[tuple[str, Case]]:
+    for family, cases in families().items():
+        for case in cases():
+            if not words or any(w == family or w in case.name for w in words):
+                yield family, case
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", type=Path, help="where the result goes")
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    given = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    report = described() | {"copy_bytes_per_s": copy_rate(), "rows": []}
+    print(f"{report['device']}: copy {report['copy_bytes_per_s'] / 1e12:.2f} TB/s", flush=True)
+    failed = 0
+    for family, case in chosen(given.words):
+        try:
+            report["rows"].append(result(family, case, run(case), report["copy_bytes_per_s"]))
+            print(line(report["rows"][-1]), flush=True)
+        except Exception as error:  # a case that fails must not lose the others
+            failed += 1
+            print(f"{case.name}: FAILED: {type(error).__name__}: {error}"[:300], flush=True)
+            with contextlib.suppress(RuntimeError):
+                torch.cuda.synchronize()
+        gc.collect()
+        torch.cuda.empty_cache()
+    if given.json:
+        given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    short = [row["name"] for row in report["rows"] if row["missed"]]
+    print(f"{len(report['rows'])} cases, {len(short)} with a mark missed, {failed} failed")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
