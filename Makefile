@@ -25,7 +25,7 @@ $(error B=$(B): a folder for outputs alone is needed)
 endif
 
 # Goals that need neither a table nor a toolchain: nothing is generated, asked or built for them alone.
-LIGHT := help clean bootstrap demo test py-ft test-ft test-gpu bench-gpu bench-launch sanitize check \
+LIGHT := help clean bootstrap demo docs test py-ft test-ft test-gpu bench-gpu bench-launch sanitize check \
     check-table promises format run-format dist profile new-op
 # Goals that need opgen and nothing that it writes: a table with faults does not stop them.
 OPGEN_ALONE := run-check-table run-new-op bench-opgen $(B)/opgen

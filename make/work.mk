@@ -1,5 +1,5 @@
 # What people do with a build: test it, look at it, pack it.
-.PHONY: all help clean bootstrap demo test test-gpu py-ft test-ft check check-table promises format dist profile \
+.PHONY: all help clean bootstrap demo docs test test-gpu py-ft test-ft check check-table promises format dist profile \
     release new-op bench-gil bench-opgen bench-gpu bench-launch bench-calls sanitize
 
 help: ## this list
@@ -55,6 +55,11 @@ bench-gpu: ## CUDA kernels beside torch, on a GPU: docs/measurements/gpu.json; C
 	@$(MAKE) --no-print-directory run-bench-gpu
 run-bench-gpu: all
 	@B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m bench.kernels $(if $(CASES),$(CASES),--json docs/measurements/gpu.json)
+
+docs: bootstrap ## the pages as a site, each op's with its measured speed: build/docs/site
+	@$(MAKE) --no-print-directory run-docs
+run-docs: all
+	@B=$(B) GEN=$(GEN) $(PYTHON) tools/docs.py
 
 bench-launch: ## what a launch costs the host, by the runtime and past it, on a GPU: launch.json
 	@$(READY)
@@ -120,4 +125,4 @@ dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-demo run-test run-test-ft run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist
+.PHONY: run-docs run-demo run-test run-test-ft run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist
