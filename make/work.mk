@@ -1,6 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
 .PHONY: all help clean bootstrap demo docs test test-gpu py-ft test-ft check check-table promises format dist profile \
-    release new-op bench-gil bench-opgen bench-gpu bench-launch bench-calls sanitize
+    release new-op bench-gil bench-opgen bench-gpu bench-cpu bench-launch bench-calls sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -55,6 +55,10 @@ bench-gpu: ## CUDA kernels beside torch, on a GPU: docs/measurements/gpu.json; C
 	@$(MAKE) --no-print-directory run-bench-gpu
 run-bench-gpu: all
 	@B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m bench.kernels $(if $(CASES),$(CASES),--json docs/measurements/gpu.json)
+
+bench-cpu: all ## CPU kernels beside torch: docs/measurements/cpu.json; CASES="softmax add" prints those alone
+	@B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m bench.kernels --device cpu \
+	    $(if $(CASES),$(CASES),--json docs/measurements/cpu.json)
 
 docs: bootstrap ## the pages as a site, each op's with its measured speed: build/docs/site
 	@$(MAKE) --no-print-directory run-docs

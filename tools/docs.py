@@ -2,7 +2,7 @@
 
 Puts together what lies apart, and has MkDocs make pages of it in BUILD/docs/site: README.md, the
 pages of docs/, and the page that opgen wrote of each op, joined with what its kernels were measured
-to do (docs/measurements/gpu.json). A broken link is a fault.
+to do (docs/measurements). A broken link is a fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("B", ROOT / "build")).resolve()
 GENERATED = Path(os.environ.get("GEN", ROOT / "generated")).resolve()
-MEASURED = ROOT / "docs" / "measurements" / "gpu.json"
+MEASURED = [ROOT / "docs" / "measurements" / name for name in ("gpu.json", "cpu.json")]
 
 PAGES = {
     "Calling": "calling.md",
@@ -49,15 +49,15 @@ def rate(row: dict[str, Any], who: str) -> str:
     return f"{row['us'][who]:,.1f} us, {row['of_copy'][who]:.2f}"
 
 
-def measured(op: str, report: dict[str, Any]) -> str:
-    """The section of an op's page on speed; empty where nothing was measured."""
+def table(op: str, report: dict[str, Any]) -> str:
+    """One device's figures of an op; empty where nothing was measured."""
     rows = rows_of(op, report)
     if not rows:
         return ""
-    where = f"{report['device']}, {report['date']}, CUDA {report['cuda']}"
+    where = f"{report['device']}, {report['date']}"
     text = (
-        f"\n## Measured\n\n{where}, beside torch {report['torch']} in the same run. The share is "
-        "of the rate of a device-to-device copy.\n\n"
+        f"\n{where}, beside torch {report['torch']} in the same run. The share is of the rate of a "
+        "copy on that device.\n\n"
         "| case | ours | torch | times torch's speed |\n| --- | --- | --- | --- |\n"
     )
     for row in rows:
@@ -66,14 +66,19 @@ def measured(op: str, report: dict[str, Any]) -> str:
     return text
 
 
-def report() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {}
-    return data
+def measured(op: str, reports: list[dict[str, Any]]) -> str:
+    """The section of an op's page on speed."""
+    tables = "".join(table(op, report) for report in reports)
+    return f"\n## Measured\n{tables}" if tables else ""
+
+
+def reports() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("utf-8")) for path in MEASURED if path.exists()]
 
 
 def op_pages(folder: Path) -> Iterator[str]:
     """Writes the pages of all ops, and names them."""
-    figures = report()
+    figures = reports()
     folder.mkdir(parents=True)
     for page in sorted((GENERATED / "docs").glob("*.md")):
         text = page.read_text(encoding="utf-8") + measured(page.stem, figures)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+DEVICE = "cuda"  # or "cpu", by `--device`; of every tensor of a case
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ROTATED = 192 * MIB  # bytes of all sets of a case, at least: three times the L2
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -23,8 +24,8 @@ SUFFIX = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Launches on set i of the tensors, captured in a graph: nothing may be allocated but by torch
-    on its own account."""
+    """Launches on set i of the tensors, on a GPU captured in a graph: nothing may be allocated but
+    by torch on its own account."""
 
     ours: Callable[[int], Any]
     torch: Callable[[int], Any] | None  # None: torch has no such op
@@ -73,7 +74,7 @@ def sets_of(bytes_each: int) -> int:
 
 
 def random(shape: Sequence[int] | int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, device="cuda").normal_()
+    return torch.empty(shape, dtype=dtype, device=DEVICE).normal_()
 
 
 def typed(op: str, dtype: str) -> Callable[..., bool]:

@@ -1,10 +1,10 @@
-"""CUDA kernels beside torch in one run: `python -m bench.kernels [--json FILE] [WORD ...]`.
+"""Kernels beside torch in one run: `python -m bench.kernels [--device cpu] [WORD ...]`.
 
 A WORD takes the cases whose family or name has it. The two of a case are measured in turns, on
-random data, f32 without tf32: a graph of several launches over rotating sets of tensors, larger
-together than the L2, is replayed; the median replay counts, and of the ratio the median over turns
-with the middle 90% of it. "copy" is the rate of torch's device-to-device copy in the same run, read
-and write counted.
+random data, f32 without tf32: several launches over rotating sets of tensors, larger together than
+a GPU's L2, and on a GPU in a graph that is replayed. The median turn counts, and of the ratio the
+median over turns with the middle 90% of it. "copy" is the rate of torch's copy on the device in the
+same run, read and write counted. On a CPU the largest cases are left out.
 """
 
 from __future__ import annotations
@@ -13,26 +13,32 @@ import argparse
 import contextlib
 import gc
 import json
+import math
+import re
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from bench import kernels
 from bench.kernels import MIB, Case, Runs, families, random
 
 ROOT = Path(__file__).resolve().parents[2]
 
-TURNS = 21
-TURN = 1e-3  # seconds a replay lasts, about
-RATE = 4e12  # bytes a second, to guess how long a launch takes
-FLOPS = 4e14
+TURNS = {"cuda": 21, "cpu": 7}
+TURN = {"cuda": 1e-3, "cpu": 2e-3}  # seconds that one lasts, about
+RATE = {"cuda": 4e12, "cpu": 5e9}  # bytes a second, to guess how long a launch takes
+FLOPS = {"cuda": 4e14, "cpu": 5e10}
+MOST = {"cuda": math.inf, "cpu": 1.0}  # seconds that a launch may take, by that guess
 
 
-def graph_of(run: Callable[[int], Any], sets: int, launches: int) -> torch.cuda.CUDAGraph:
-    """Each set is used once before, so that nothing is made ready while the graph is captured."""
+def in_graph(run: Callable[[int], Any], sets: int, launches: int) -> Callable[[], float]:
+    """Replays a graph of the launches. Each set is used once before, so that nothing is made ready
+    while they are captured."""
     for i in range(min(sets, launches)):
         run(i)
     torch.cuda.synchronize()
@@ -41,23 +47,46 @@ def graph_of(run: Callable[[int], Any], sets: int, launches: int) -> torch.cuda.
         for i in range(launches):
             run(i % sets)
     graph.replay()
-    return graph
+
+    def turn() -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3
+
+    return turn
+
+
+def in_loop(run: Callable[[int], Any], sets: int, launches: int) -> Callable[[], float]:
+    run(0)
+
+    def turn() -> float:
+        start = time.perf_counter()
+        for i in range(launches):
+            run(i % sets)
+        return time.perf_counter() - start
+
+    return turn
 
 
 def measure(runs: Runs, launches: int) -> dict[str, list[float]]:
     """Seconds a launch in each turn, of `ours` and of `torch`."""
     both = {"ours": runs.ours, "torch": runs.torch}
-    graphs = {k: graph_of(run, runs.sets, launches) for k, run in both.items() if run}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for turn in range(TURNS):
-        for name in list(graphs)[:: 1 if turn % 2 else -1]:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graphs[name].replay()
-            end.record()
-            end.synchronize()
-            times[name].append(start.elapsed_time(end) / 1e3 / launches)
+    prepared = in_graph if kernels.DEVICE == "cuda" else in_loop
+    turns = {k: prepared(run, runs.sets, launches) for k, run in both.items() if run}
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    for number in range(TURNS[kernels.DEVICE]):
+        for name in list(turns)[:: 1 if number % 2 else -1]:
+            times[name].append(turns[name]() / launches)
     return times
+
+
+def copy_rate() -> float:
+    x, y = (random(256 * MIB // 4, torch.float32) for _ in range(2))
+    seconds = measure(Runs(lambda _: y.copy_(x), None), 4)["ours"]
+    return 512 * MIB / statistics.median(seconds)
 
 
 def described() -> dict[str, Any]:
@@ -65,13 +94,11 @@ def described() -> dict[str, Any]:
     command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     about: dict[str, Any] = json.loads(done.stdout)
+    if kernels.DEVICE == "cpu":
+        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text("utf-8"))
+        about = {"device": model.group(1) if model else "", "date": about["date"]}
+        about["threads"] = torch.get_num_threads()
     return about | {"torch": torch.__version__, "tf32": False}
-
-
-def copy_rate() -> float:
-    x, y = (random(256 * MIB // 4, torch.float32) for _ in range(2))
-    seconds = measure(Runs(lambda _: y.copy_(x), None), 4)["ours"]
-    return 512 * MIB / statistics.median(seconds)
 
 
 def result(family: str, case: Case, times: dict[str, list[float]], copy: float) -> dict[str, Any]:
@@ -93,7 +120,7 @@ def result(family: str, case: Case, times: dict[str, list[float]], copy: float) 
         ratios = sorted(t / o for t, o in zip(times["torch"], times["ours"], strict=True))
         row["ratio"] = statistics.median(ratios)
         row["ratio_90"] = [ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]]
-    row["missed"] = list(missed(case, row))
+    row["missed"] = list(missed(case, row)) if kernels.DEVICE == "cuda" else []
     return row
 
 
@@ -117,10 +144,14 @@ def line(row: dict[str, Any]) -> str:
     return text + "".join(f"  < {what}" for what in row["missed"])
 
 
+def guess(case: Case) -> float:
+    """Seconds a launch."""
+    return case.bytes / RATE[kernels.DEVICE] + case.flops / FLOPS[kernels.DEVICE] + 2e-6
+
+
 def run(case: Case) -> dict[str, list[float]]:
-    guess = case.bytes / RATE + case.flops / FLOPS + 2e-6
     runs = case.make()
-    times = measure(runs, max(2, min(200, int(TURN / guess))))
+    times = measure(runs, max(2, min(200, int(TURN[kernels.DEVICE] / guess(case)))))
     del runs
     return times
 
@@ -128,15 +159,18 @@ def run(case: Case) -> dict[str, list[float]]:
 def chosen(words: list[str]) -> Iterator[tuple[str, Case]]:
     for family, cases in families().items():
         for case in cases():
-            if not words or any(w == family or w in case.name for w in words):
+            wanted = not words or any(w == family or w in case.name for w in words)
+            if wanted and guess(case) <= MOST[kernels.DEVICE]:
                 yield family, case
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--json", type=Path, help="where the result goes")
     parser.add_argument("words", nargs="*", metavar="WORD")
     given = parser.parse_args()
+    kernels.DEVICE = given.device
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     report = described() | {"copy_bytes_per_s": copy_rate(), "rows": []}
@@ -149,10 +183,11 @@ def main() -> int:
         except Exception as error:  # a case that fails must not lose the others
             failed += 1
             print(f"{case.name}: FAILED: {type(error).__name__}: {error}"[:300], flush=True)
+        gc.collect()
+        if given.device == "cuda":
             with contextlib.suppress(RuntimeError):
                 torch.cuda.synchronize()
-        gc.collect()
-        torch.cuda.empty_cache()
+            torch.cuda.empty_cache()
     if given.json:
         given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     short = [row["name"] for row in report["rows"] if row["missed"]]

@@ -58,8 +58,8 @@ def test_a_broken_link_is_a_fault(tmp_path: Path) -> None:
 def test_measured_speed_is_joined() -> None:
     row = {"op": "add", "name": "add f32 1 MiB", "us": {"ours": 2.5, "torch": 5.0}, "ratio": 2.0}
     row["of_copy"] = {"ours": 0.5, "torch": 0.25}
-    report = {"device": "GPU X", "date": "2026-01-02", "cuda": "13.0", "torch": "2.11"}
-    text = tool().measured("add", {**report, "rows": [row]})
+    report = {"device": "GPU X", "date": "2026-01-02", "torch": "2.11"}
+    text = tool().measured("add", [{**report, "rows": [row]}])
     assert "GPU X, 2026-01-02" in text
     assert "| add f32 1 MiB | 2.5 us, 0.50 | 5.0 us, 0.25 | 2.00 |" in text
-    assert tool().measured("relu", {**report, "rows": [row]}) == ""
+    assert tool().measured("relu", [{**report, "rows": [row]}]) == ""
