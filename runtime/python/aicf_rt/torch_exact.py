@@ -33,7 +33,7 @@ def {name}(_keyset, {taken}):
         _asked = True
     if _asked:
         return _general(_keyset, {given})
-    if _keyset == _cpu or _keyset == _cuda:
+    if _keyset.raw_repr() in _plain:
         try:
             return _module.generic({given})
         except _Unsupported as error:
@@ -58,14 +58,13 @@ def {name}({taken}):
 
 
 def autograd(
-    row: Row, general: Kernel, functional: Functional, module: Module, cpu: Any, cuda: Any
+    row: Row, general: Kernel, functional: Functional, module: Module, plain: frozenset[int]
 ) -> Kernel:
     """The Autograd kernel of a plain form, whose result is what the generic function gives."""
     if row.has_lists or (1 < row.required < len(row.outs)):
         return general
     helpers = {
-        "_cpu": cpu,
-        "_cuda": cuda,
+        "_plain": plain,
         "_functional": functional,
         "_Unsupported": Unsupported,
     }
