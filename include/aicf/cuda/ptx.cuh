@@ -16,6 +16,25 @@ shared_address(const void *p)
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// ---- arithmetic ---------------------------------------------------------------------------------
+
+// The larger and the smaller; NaN if one of them is NaN.
+__device__ inline float
+max_nan(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+
+__device__ inline float
+min_nan(float a, float b)
+{
+    float c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+
 // ---- asynchronous copies ------------------------------------------------------------------------
 
 // 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros;
