@@ -53,6 +53,31 @@ launch(
     return status_of(error);
 }
 
+// The same by clusters of `size` neighbouring blocks, which divides `blocks`: for kernels of sm_90.
+template <typename... P>
+aicf_status
+launch_cluster(
+    void (*kernel)(P...), unsigned blocks, unsigned block, unsigned size, aicf_stream stream,
+    typename exactly<P>::type... args)
+{
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = size;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(blocks);
+    how.blockDim = dim3(block);
+    how.stream = reinterpret_cast<cudaStream_t>(stream);
+    how.attrs = &cluster;
+    how.numAttrs = 1;
+    cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
 // Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch,
 // since the attribute belongs to the current device. The value is one constant a kernel, so that
 // two threads cannot lower it for each other. Legal while a stream is captured.

@@ -1,5 +1,6 @@
 // The instructions that CUDA C++ has no word for, one function an instruction, nothing else.
-// Addresses in shared memory are 32-bit ones (`shared_address`). All are of sm_80 and later.
+// Addresses in shared memory are 32-bit ones (`shared_address`). All are of sm_80 and later, those
+// of clusters of sm_90.
 #ifndef AICF_CUDA_PTX_CUH
 #define AICF_CUDA_PTX_CUH
 
@@ -111,6 +112,67 @@ mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// ---- numbers ------------------------------------------------------------------------------------
+
+// 2 to the x, within 2 ulp; what is below the normal numbers is 0.
+__device__ inline float
+exp2_approx(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// ---- clusters -----------------------------------------------------------------------------------
+
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+
+__device__ inline uint32_t
+cluster_rank()
+{
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ inline uint32_t
+cluster_size()
+{
+    uint32_t size;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    return size;
+}
+
+// Every thread of the cluster arrives; what it wrote before is seen by who has waited.
+__device__ inline void
+cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ inline void
+cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The address, among those of the cluster, that `here` is for block `rank`.
+__device__ inline uint32_t
+address_in_block(uint32_t here, uint32_t rank)
+{
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    return there;
+}
+
+__device__ inline void
+store_cluster(uint32_t there, float x)
+{
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+}
+
+#endif
 
 } // namespace aicf::ptx
 
