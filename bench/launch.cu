@@ -22,13 +22,14 @@ struct plus {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(plus, 2)
+AICF_ELEMENTWISE_KERNELS
 
-using operands = elementwise::operands<float, 2>;
+using types = of<float, float, float>;
+const auto add = vec<plus, types>;
 
 struct arguments {
     plus f;
-    operands p;
+    elementwise::operands<2> p;
     int64_t head, n;
     unsigned blocks;
     cudaStream_t stream;
@@ -37,14 +38,9 @@ struct arguments {
 static arguments
 arguments_of(const float *a, const float *b, float *out, int64_t n, void *stream)
 {
-    operands p = {{a, b}, out};
-    int64_t whole = ceil_div(n / kPackSize<float> + 1, elementwise::kBlock);
-    return {plus{},
-            p,
-            head_of(out, n),
-            n,
-            static_cast<unsigned>(whole),
-            static_cast<cudaStream_t>(stream)};
+    int64_t whole = ceil_div(n / types::kLanes + 1, elementwise::kBlock);
+    return {plus{}, operands_of(out, a, b),       head_of(out, n),
+            n,      static_cast<unsigned>(whole), static_cast<cudaStream_t>(stream)};
 }
 
 template <typename Turn>
@@ -109,7 +105,7 @@ loop_chevrons(int turns, ADD)
 {
     arguments x = arguments_of(a, b, out, n, stream);
     return time_of(turns, [&] {
-        vec<float><<<x.blocks, aicf::elementwise::kBlock, 0, x.stream>>>(x.f, x.p, x.head, x.n);
+        add<<<x.blocks, aicf::elementwise::kBlock, 0, x.stream>>>(x.f, x.p, x.head, x.n);
         return 0;
     });
 }
@@ -121,7 +117,7 @@ loop_call(int turns, ADD)
     arguments x = arguments_of(a, b, out, n, stream);
     return time_of(turns, [&] {
         return aicf::launch(
-                   vec<float>, x.blocks, aicf::elementwise::kBlock, 0,
+                   add, x.blocks, aicf::elementwise::kBlock, 0,
                    reinterpret_cast<aicf_stream>(x.stream), x.f, x.p, x.head, x.n)
             .native;
     });
@@ -132,7 +128,7 @@ LOOP
 loop_function(int turns, ADD)
 {
     cudaFunction_t function;
-    cudaGetFuncBySymbol(&function, reinterpret_cast<const void *>(vec<float>));
+    cudaGetFuncBySymbol(&function, reinterpret_cast<const void *>(add));
     return by_driver(turns, arguments_of(a, b, out, n, stream), function);
 }
 
@@ -141,7 +137,7 @@ LOOP
 loop_kernel(int turns, ADD)
 {
     cudaKernel_t kernel;
-    cudaGetKernel(&kernel, reinterpret_cast<const void *>(vec<float>));
+    cudaGetKernel(&kernel, reinterpret_cast<const void *>(add));
     return by_driver(
         turns, arguments_of(a, b, out, n, stream),
         reinterpret_cast<CUfunction>(reinterpret_cast<void *>(kernel)));
@@ -168,7 +164,7 @@ loop_question(int turns, int which)
     case 1: return time_of(turns, [&] { return cudaPeekAtLastError(); });
     case 2: return time_of(turns, [&] { return get_device(&number); });
     case 4: return time_of(turns, [&] { return get_id(nullptr, &id); });
-    case 5: return time_of(turns, [&] { return aicf::allow_shared(vec<float>, 0).native; });
+    case 5: return time_of(turns, [&] { return aicf::allow_shared(add, 0).native; });
     default: return time_of(turns, [&] { return get_current(&context); });
     }
 }

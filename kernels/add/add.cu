@@ -14,26 +14,25 @@ struct plus {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(plus, 2)
+AICF_ELEMENTWISE_KERNELS
 
 } // namespace aicf::add
 
-#define LAUNCHERS(T, suffix)                                                                   \
-    aicf_status aicf_cuda_add_vec_##suffix(                                                    \
-        const T *a, const T *b, T *out, int64_t A, int64_t, aicf_stream stream)                \
-    {                                                                                          \
-        using D = aicf::device_t<T>;                                                           \
-        aicf::elementwise::operands<D, 2> p = {                                                \
-            {aicf::device(a), aicf::device(b)}, aicf::device(out)};                            \
-        return aicf::elementwise::launch_vec(                                                  \
-            aicf::add::vec<D>, aicf::add::scalar<D>, aicf::add::plus{}, p, A, stream);         \
-    }                                                                                          \
-    aicf_status aicf_cuda_add_strided_##suffix(                                                \
-        const aicf_view *a, const aicf_view *b, const aicf_view *out, int64_t, int64_t,        \
-        aicf_stream stream)                                                                    \
-    {                                                                                          \
-        return aicf::elementwise::launch_strided(                                              \
-            aicf::add::strided<aicf::device_t<T>>, aicf::add::plus{}, {*out, *a, *b}, stream); \
+#define LAUNCHERS(T, suffix)                                                            \
+    aicf_status aicf_cuda_add_vec_##suffix(                                             \
+        const T *a, const T *b, T *out, int64_t A, int64_t, aicf_stream stream)         \
+    {                                                                                   \
+        using namespace aicf::add;                                                      \
+        using D = aicf::device_t<T>;                                                    \
+        return run_vec(plus{}, of<D, D, D>{}, operands_of(out, a, b), A, stream);       \
+    }                                                                                   \
+    aicf_status aicf_cuda_add_strided_##suffix(                                         \
+        const aicf_view *a, const aicf_view *b, const aicf_view *out, int64_t, int64_t, \
+        aicf_stream stream)                                                             \
+    {                                                                                   \
+        using namespace aicf::add;                                                      \
+        using D = aicf::device_t<T>;                                                    \
+        return run_views(plus{}, of<D, D, D>{}, {*out, *a, *b}, stream);                \
     }
 
 LAUNCHERS(float, f32)

@@ -1,14 +1,10 @@
 // out = x (cuda), any dtype: only the size of an element matters, so kernels are one a size, and
 // one for bool, of which any byte but 0 is true and is written as 1.
-//   flat: one order without gaps: bytes, 16 at a time between a peeled head and tail where both
-//     addresses have one phase, else element by element
-//   strided: any views of one shape: by index, in parts of less than 2^31 elements
-//   transpose: its fast path, where x and out have unit stride along two different dims: square
-//     tiles through shared memory, so that both sides are read and written along their rows
+//   vec, rows, strided: described in aicf/cuda/elementwise.cuh
+//   transpose: where x and out have unit stride along two different dims: square tiles through
+//     shared memory, so that both sides are read and written along their rows
 // x and out are apart (the row has no overlap). Bound by bytes.
 #include <aicf_ops/copy.h>
-
-#include <type_traits>
 
 #include <aicf/cuda/elementwise.cuh>
 
@@ -16,127 +12,34 @@ namespace aicf::copy {
 
 using elementwise::kBlock;
 
-struct truth {
-    uint8_t byte;
-};
-
-template <typename T>
-__device__ inline T
-as_written(T x)
-{
-    return x;
-}
-
-__device__ inline truth
-as_written(truth x)
-{
-    return {static_cast<uint8_t>(x.byte != 0)};
-}
-
-template <typename T>
-__device__ inline words
-as_written(words w, T)
-{
-    return w;
-}
-
-__device__ inline words
-as_written(words w, truth)
-{
-#pragma unroll
-    for (uint32_t &word : w.word) {
-        word = __vsetne4(word, 0); // 1 in each byte that is not 0
-    }
-    return w;
-}
-
-template <int kBytes> struct element_type;
-template <> struct element_type<1> {
+// Of a float too: its bits are no number to round here.
+template <int kBytes> struct bits;
+template <> struct bits<1> {
     using type = uint8_t;
 };
-template <> struct element_type<2> {
+template <> struct bits<2> {
     using type = uint16_t;
 };
-template <> struct element_type<4> {
+template <> struct bits<4> {
     using type = uint32_t;
 };
-template <> struct element_type<8> {
+template <> struct bits<8> {
     using type = uint64_t;
 };
-template <typename T> struct element_of : element_type<static_cast<int>(sizeof(T))> {};
+template <typename T> struct element_of : bits<static_cast<int>(sizeof(T))> {};
 template <> struct element_of<aicf_bool> {
-    using type = truth;
+    using type = aicf_bool;
 };
 template <typename T> using element_t = typename element_of<T>::type;
 
-// ---- flat ---------------------------------------------------------------------------------------
-
-// T is a byte, or a truth. Requires x + head and out + head on 16-byte boundaries. Block 0 does the
-// head and the tail.
-template <typename T>
-__global__ void
-__launch_bounds__(kBlock)
-    flat(const T *__restrict__ x, T *__restrict__ out, int64_t head, int64_t n)
-{
-    static_assert(sizeof(T) == 1, "counted in bytes");
-    int64_t packs = (n - head) / kPackBytes;
-    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (i < packs) {
-        words held = load_words(x + head + i * kPackBytes);
-        store_words(out + head + i * kPackBytes, as_written(held, T{}));
+struct same {
+    template <typename V> __device__ V operator()(V x) const
+    {
+        return x;
     }
+};
 
-    if (blockIdx.x == 0) {
-        int64_t tail = head + packs * kPackBytes + threadIdx.x;
-        if (threadIdx.x < head) {
-            out[threadIdx.x] = as_written(x[threadIdx.x]);
-        }
-        if (tail < n) {
-            out[tail] = as_written(x[tail]);
-        }
-    }
-}
-
-// ---- by element ---------------------------------------------------------------------------------
-
-template <typename T>
-__global__ void
-__launch_bounds__(kBlock) scalar(const T *__restrict__ x, T *__restrict__ out, int64_t n)
-{
-    constexpr int kUnroll = 8;
-    int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
-
-    T held[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < n) {
-            held[u] = x[first + u * kBlock];
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < n) {
-            out[first + u * kBlock] = as_written(held[u]);
-        }
-    }
-}
-
-struct same {};
-
-template <typename T>
-__device__ inline T
-apply(same, const T (&x)[1])
-{
-    return as_written(x[0]);
-}
-
-template <typename T>
-__global__ void
-__launch_bounds__(kBlock)
-    strided(same f, const __grid_constant__ elementwise::strided_operands<T, 1> p)
-{
-    elementwise::strided_body(f, p);
-}
+AICF_ELEMENTWISE_KERNELS
 
 // ---- transpose ----------------------------------------------------------------------------------
 
@@ -194,7 +97,7 @@ __launch_bounds__(kBlock) transpose(const __grid_constant__ tiles<T> p)
 #pragma unroll
     for (int r = row; r < kTile<T>; r += kTileRows<T>) {
         if (along + column < p.size_along && across + r < p.size_across) {
-            out[column + r * p.out_pitch] = as_written(tile[column][r]);
+            out[column + r * p.out_pitch] = of_value<T>(to_value(tile[column][r]));
         }
     }
 }
@@ -256,33 +159,13 @@ tiles_of(const aicf_view &x, const aicf_view &out, tiles<T> *p)
 
 template <typename T>
 aicf_status
-launch_flat(const void *x, void *out, int64_t n, aicf_stream stream)
-{
-    if (n == 0) {
-        return aicf_ok();
-    }
-    if (phase_of(x) != phase_of(out)) {
-        return aicf::launch(
-            scalar<T>, static_cast<unsigned>(ceil_div(n, kBlock * 8)), kBlock, 0, stream,
-            static_cast<const T *>(x), static_cast<T *>(out), n);
-    }
-    using byte = std::conditional_t<std::is_same_v<T, truth>, truth, uint8_t>;
-    int64_t bytes = n * static_cast<int64_t>(sizeof(T));
-    return aicf::launch(
-        flat<byte>, static_cast<unsigned>(ceil_div(bytes / kPackBytes + 1, kBlock)), kBlock, 0,
-        stream, static_cast<const byte *>(x), static_cast<byte *>(out),
-        head_of(static_cast<const uint8_t *>(x), bytes), bytes);
-}
-
-template <typename T>
-aicf_status
-launch_strided(const aicf_view &x, const aicf_view &out, aicf_stream stream)
+run(const aicf_view &x, const aicf_view &out, aicf_stream stream)
 {
     tiles<T> p;
     if (numel(&out) != 0 && tiles_of(x, out, &p)) {
         return aicf::launch(transpose<T>, static_cast<unsigned>(p.count), kBlock, 0, stream, p);
     }
-    return elementwise::launch_strided(strided<T>, same{}, {out, x}, stream);
+    return run_views(same{}, of<T, T>{}, {out, x}, stream);
 }
 
 } // namespace aicf::copy
@@ -290,12 +173,14 @@ launch_strided(const aicf_view &x, const aicf_view &out, aicf_stream stream)
 #define LAUNCHERS(T, suffix)                                                                    \
     aicf_status aicf_cuda_copy_flat_##suffix(const T *x, T *out, int64_t A, aicf_stream stream) \
     {                                                                                           \
-        return aicf::copy::launch_flat<aicf::copy::element_t<T>>(x, out, A, stream);            \
+        using namespace aicf::copy;                                                             \
+        using D = element_t<T>;                                                                 \
+        return run_vec(same{}, of<D, D>{}, operands_of(out, x), A, stream);                     \
     }                                                                                           \
     aicf_status aicf_cuda_copy_strided_##suffix(                                                \
         const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                  \
     {                                                                                           \
-        return aicf::copy::launch_strided<aicf::copy::element_t<T>>(*x, *out, stream);          \
+        return aicf::copy::run<aicf::copy::element_t<T>>(*x, *out, stream);                     \
     }
 
 LAUNCHERS(float, f32)

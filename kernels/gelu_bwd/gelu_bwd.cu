@@ -65,30 +65,29 @@ template <typename T> struct chain {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(chain<T>, 2)
+AICF_ELEMENTWISE_KERNELS
 
 } // namespace aicf::gelu_bwd
 
-#define LAUNCHERS(T, suffix)                                                               \
-    aicf_status aicf_cuda_gelu_bwd_vec_##suffix(                                           \
-        const T *gy, const T *y, T *gx, int64_t A, aicf_gelu_bwd_approx approx,            \
-        aicf_stream stream)                                                                \
-    {                                                                                      \
-        using D = aicf::device_t<T>;                                                       \
-        aicf::elementwise::operands<D, 2> p = {                                            \
-            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                        \
-        return aicf::elementwise::launch_vec(                                              \
-            aicf::gelu_bwd::vec<D>, aicf::gelu_bwd::scalar<D>,                             \
-            aicf::gelu_bwd::chain<D>{approx == AICF_GELU_BWD_APPROX_TANH}, p, A, stream);  \
-    }                                                                                      \
-    aicf_status aicf_cuda_gelu_bwd_strided_##suffix(                                       \
-        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t,             \
-        aicf_gelu_bwd_approx approx, aicf_stream stream)                                   \
-    {                                                                                      \
-        return aicf::elementwise::launch_strided(                                          \
-            aicf::gelu_bwd::strided<aicf::device_t<T>>,                                    \
-            aicf::gelu_bwd::chain<aicf::device_t<T>>{approx == AICF_GELU_BWD_APPROX_TANH}, \
-            {*gx, *gy, *y}, stream);                                                       \
+#define LAUNCHERS(T, suffix)                                                                       \
+    aicf_status aicf_cuda_gelu_bwd_vec_##suffix(                                                   \
+        const T *gy, const T *y, T *gx, int64_t A, aicf_gelu_bwd_approx approx,                    \
+        aicf_stream stream)                                                                        \
+    {                                                                                              \
+        using namespace aicf::gelu_bwd;                                                            \
+        using D = aicf::device_t<T>;                                                               \
+        return run_vec(                                                                            \
+            chain<D>{approx == AICF_GELU_BWD_APPROX_TANH}, of<D, D, D>{}, operands_of(gx, gy, y),  \
+            A, stream);                                                                            \
+    }                                                                                              \
+    aicf_status aicf_cuda_gelu_bwd_strided_##suffix(                                               \
+        const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t,                     \
+        aicf_gelu_bwd_approx approx, aicf_stream stream)                                           \
+    {                                                                                              \
+        using namespace aicf::gelu_bwd;                                                            \
+        using D = aicf::device_t<T>;                                                               \
+        return run_views(                                                                          \
+            chain<D>{approx == AICF_GELU_BWD_APPROX_TANH}, of<D, D, D>{}, {*gx, *gy, *y}, stream); \
     }
 
 LAUNCHERS(float, f32)

@@ -14,23 +14,23 @@ struct positive {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(positive, 1)
+AICF_ELEMENTWISE_KERNELS
 
 } // namespace aicf::relu
 
-#define LAUNCHERS(T, suffix)                                                                     \
-    aicf_status aicf_cuda_relu_vec_##suffix(const T *x, T *out, int64_t A, aicf_stream stream)   \
-    {                                                                                            \
-        using D = aicf::device_t<T>;                                                             \
-        aicf::elementwise::operands<D, 1> p = {{aicf::device(x)}, aicf::device(out)};            \
-        return aicf::elementwise::launch_vec(                                                    \
-            aicf::relu::vec<D>, aicf::relu::scalar<D>, aicf::relu::positive{}, p, A, stream);    \
-    }                                                                                            \
-    aicf_status aicf_cuda_relu_strided_##suffix(                                                 \
-        const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                   \
-    {                                                                                            \
-        return aicf::elementwise::launch_strided(                                                \
-            aicf::relu::strided<aicf::device_t<T>>, aicf::relu::positive{}, {*out, *x}, stream); \
+#define LAUNCHERS(T, suffix)                                                                   \
+    aicf_status aicf_cuda_relu_vec_##suffix(const T *x, T *out, int64_t A, aicf_stream stream) \
+    {                                                                                          \
+        using namespace aicf::relu;                                                            \
+        using D = aicf::device_t<T>;                                                           \
+        return run_vec(positive{}, of<D, D>{}, operands_of(out, x), A, stream);                \
+    }                                                                                          \
+    aicf_status aicf_cuda_relu_strided_##suffix(                                               \
+        const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                 \
+    {                                                                                          \
+        using namespace aicf::relu;                                                            \
+        using D = aicf::device_t<T>;                                                           \
+        return run_views(positive{}, of<D, D>{}, {*out, *x}, stream);                          \
     }
 
 LAUNCHERS(float, f32)

@@ -14,7 +14,7 @@ struct gate {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(gate, 2)
+AICF_ELEMENTWISE_KERNELS
 
 } // namespace aicf::relu_bwd
 
@@ -22,19 +22,16 @@ AICF_ELEMENTWISE_KERNELS(gate, 2)
     aicf_status aicf_cuda_relu_bwd_vec_##suffix(                                                   \
         const T *gy, const T *y, T *gx, int64_t A, aicf_stream stream)                             \
     {                                                                                              \
+        using namespace aicf::relu_bwd;                                                            \
         using D = aicf::device_t<T>;                                                               \
-        aicf::elementwise::operands<D, 2> p = {                                                    \
-            {aicf::device(gy), aicf::device(y)}, aicf::device(gx)};                                \
-        return aicf::elementwise::launch_vec(                                                      \
-            aicf::relu_bwd::vec<D>, aicf::relu_bwd::scalar<D>, aicf::relu_bwd::gate{}, p, A,       \
-            stream);                                                                               \
+        return run_vec(gate{}, of<D, D, D>{}, operands_of(gx, gy, y), A, stream);                  \
     }                                                                                              \
     aicf_status aicf_cuda_relu_bwd_strided_##suffix(                                               \
         const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t, aicf_stream stream) \
     {                                                                                              \
-        return aicf::elementwise::launch_strided(                                                  \
-            aicf::relu_bwd::strided<aicf::device_t<T>>, aicf::relu_bwd::gate{}, {*gx, *gy, *y},    \
-            stream);                                                                               \
+        using namespace aicf::relu_bwd;                                                            \
+        using D = aicf::device_t<T>;                                                               \
+        return run_views(gate{}, of<D, D, D>{}, {*gx, *gy, *y}, stream);                           \
     }
 
 LAUNCHERS(float, f32)

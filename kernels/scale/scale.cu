@@ -17,7 +17,7 @@ struct times {
     }
 };
 
-AICF_ELEMENTWISE_KERNELS(times, 1)
+AICF_ELEMENTWISE_KERNELS
 
 static times
 times_of(const aicf_scalar *factor)
@@ -27,23 +27,21 @@ times_of(const aicf_scalar *factor)
 
 } // namespace aicf::scale
 
-#define LAUNCHERS(T, suffix)                                                                    \
-    aicf_status aicf_cuda_scale_vec_##suffix(                                                   \
-        const T *x, T *out, int64_t A, const aicf_scalar *factor, aicf_stream stream)           \
-    {                                                                                           \
-        using D = aicf::device_t<T>;                                                            \
-        aicf::elementwise::operands<D, 1> p = {{aicf::device(x)}, aicf::device(out)};           \
-        return aicf::elementwise::launch_vec(                                                   \
-            aicf::scale::vec<D>, aicf::scale::scalar<D>, aicf::scale::times_of(factor), p, A,   \
-            stream);                                                                            \
-    }                                                                                           \
-    aicf_status aicf_cuda_scale_strided_##suffix(                                               \
-        const aicf_view *x, const aicf_view *out, int64_t, const aicf_scalar *factor,           \
-        aicf_stream stream)                                                                     \
-    {                                                                                           \
-        return aicf::elementwise::launch_strided(                                               \
-            aicf::scale::strided<aicf::device_t<T>>, aicf::scale::times_of(factor), {*out, *x}, \
-            stream);                                                                            \
+#define LAUNCHERS(T, suffix)                                                          \
+    aicf_status aicf_cuda_scale_vec_##suffix(                                         \
+        const T *x, T *out, int64_t A, const aicf_scalar *factor, aicf_stream stream) \
+    {                                                                                 \
+        using namespace aicf::scale;                                                  \
+        using D = aicf::device_t<T>;                                                  \
+        return run_vec(times_of(factor), of<D, D>{}, operands_of(out, x), A, stream); \
+    }                                                                                 \
+    aicf_status aicf_cuda_scale_strided_##suffix(                                     \
+        const aicf_view *x, const aicf_view *out, int64_t, const aicf_scalar *factor, \
+        aicf_stream stream)                                                           \
+    {                                                                                 \
+        using namespace aicf::scale;                                                  \
+        using D = aicf::device_t<T>;                                                  \
+        return run_views(times_of(factor), of<D, D>{}, {*out, *x}, stream);           \
     }
 
 LAUNCHERS(float, f32)

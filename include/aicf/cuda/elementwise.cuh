@@ -1,16 +1,22 @@
-// Elementwise work: out[i] = f(in[0][i], ..., in[kIn - 1][i]), computed in f32. An op's file
-// defines its kernels with the bodies of here, so that profilers show the op's own names.
+// Elementwise work: out[i] = f(in 0 [i], ..., in kIn-1 [i]) for 0 to 3 inputs, each of a dtype of
+// its own, as is the out. f takes and gives values: f32 for the 16-bit floats, bool, and integers
+// as they are. An op's file names its kernels by AICF_ELEMENTWISE_KERNELS, so that profilers show
+// the op's own.
 //
 //   vec      all tensors without gaps, in one order, at any address. Where all addresses have one
-//            phase, 16-byte accesses between a peeled head and tail; else element by element.
-//   strided  views of one shape, up to rank 8, any strides; a stride of 0 broadcasts. Launched in
-//            parts of less than 2^31 elements, so that indexes are divided in 32 bits; offsets
-//            are 64.
+//            phase, packs of up to 16 bytes between a peeled head and tail.
+//   rows     views whose innermost dim lies without gaps, or without a stride, in all tensors, and
+//            whose rows have one phase: packs along that dim, cut where a row begins and ends.
+//   strided  any views of one shape, up to rank 8, any strides, element by element.
 //
-// An out may be exactly one of the inputs (so no pointer is __restrict__): each element is read by
-// the thread that writes it, before it does. Bound by bytes.
+// Views are launched in parts of less than 2^31 packs or elements, so that indexes are divided in
+// 32 bits; offsets are 64. A stride of 0 broadcasts. An out may be exactly one of the inputs (so no
+// pointer is __restrict__): each element is read by the thread that writes it, before it does.
+// Bound by bytes.
 #ifndef AICF_CUDA_ELEMENTWISE_CUH
 #define AICF_CUDA_ELEMENTWISE_CUH
+
+#include <utility>
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
@@ -23,289 +29,500 @@ constexpr int kBlock = 256;
 // MiB: 1.00 of the copy rate with one pack a thread, 0.96 with two, 0.93 with four).
 constexpr int kUnroll = 4;
 
-template <typename T, int kIn> struct operands {
-    const T *in[kIn];
-    T *out;
+constexpr int
+largest(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+// The device types of the out and of each input.
+template <typename Out, typename... In> struct of {
+    static constexpr int kIn = static_cast<int>(sizeof...(In));
+    // Elements of a pack: the widest of them fill it.
+    static constexpr int kLanes = [] {
+        int size = sizeof(Out);
+        ((size = largest(size, sizeof(In))), ...);
+        return kPackBytes / size;
+    }();
+    // Packs of a thread: more than one where the inputs' are narrow, so that 16 bytes are on their
+    // way.
+    static constexpr int kPacks = [] {
+        int bytes = (0 + ... + static_cast<int>(sizeof(In))) * kLanes;
+        return bytes ? largest(1, kPackBytes / bytes) : 1;
+    }();
+    static constexpr int kSizes[kIn + 1] = {sizeof(Out), sizeof(In)...};
 };
 
-// f32 in, f32 out: `Function` is a functor with operator()(float) or (float, float).
-template <typename Function, typename T>
-__device__ inline T
-apply(const Function &f, const T (&x)[1])
+template <typename Types> using inputs_of = std::make_index_sequence<Types::kIn>;
+
+// The out, then the inputs.
+template <int kIn> struct operands {
+    void *at[kIn + 1];
+};
+
+template <typename... In>
+operands<static_cast<int>(sizeof...(In))>
+operands_of(void *out, const In *...in)
 {
-    return of_f32<T>(f(to_f32(x[0])));
+    return {{out, const_cast<void *>(static_cast<const void *>(in))...}};
 }
 
-template <typename Function, typename T>
-__device__ inline T
-apply(const Function &f, const T (&x)[2])
+// ---- elements and packs -------------------------------------------------------------------------
+
+template <typename T>
+__device__ inline value_t<T>
+load(const void *p, int64_t i)
 {
-    return of_f32<T>(f(to_f32(x[0]), to_f32(x[1])));
+    return to_value(static_cast<const T *>(p)[i]);
 }
 
-template <typename Function>
-__device__ inline float
-apply_f32(const Function &f, const float (&x)[1])
-{
-    return f(x[0]);
-}
-
-template <typename Function>
-__device__ inline float
-apply_f32(const Function &f, const float (&x)[2])
-{
-    return f(x[0], x[1]);
-}
-
-template <typename Function, typename T, int kIn>
-__device__ inline words
-apply_words(const Function &f, const words (&x)[kIn], T type)
-{
-    constexpr int kSize = kPackSize<T>;
-    float in[kIn][kSize], out[kSize];
-#pragma unroll
-    for (int j = 0; j < kIn; j++) {
-        unpack(x[j], in[j], type);
-    }
-#pragma unroll
-    for (int lane = 0; lane < kSize; lane++) {
-        float one[kIn];
-#pragma unroll
-        for (int j = 0; j < kIn; j++) {
-            one[j] = in[j][lane];
-        }
-        out[lane] = apply_f32(f, one);
-    }
-    return repack(out, type);
-}
-
-template <typename Function, typename T, int kIn>
+template <typename T>
 __device__ inline void
-at(const Function &f, const operands<T, kIn> &p, int64_t i)
+store(void *p, int64_t i, value_t<T> x)
 {
-    T x[kIn];
+    static_cast<T *>(p)[i] = of_value<T>(x);
+}
+
+// out[offset[0]] = f(in j [offset[j + 1]]...)
+template <typename F, typename Out, typename... In, size_t... J>
+__device__ inline void
+element(
+    const F &f, of<Out, In...>, std::index_sequence<J...>, void *const *at, const int64_t *offset)
+{
+    store<Out>(at[0], offset[0], f(load<In>(at[J + 1], offset[J + 1])...));
+}
+
+// x[j + 1] = the pack of input j at element i.
+template <typename Out, typename... In, size_t... J>
+__device__ inline void
+load_packs(
+    of<Out, In...>, std::index_sequence<J...>, void *const *at, int64_t i,
+    words (&x)[sizeof...(In) + 1])
+{
+    constexpr int kLanes = of<Out, In...>::kLanes;
+    ((x[J + 1] = load_bytes<kLanes * sizeof(In)>(static_cast<const In *>(at[J + 1]) + i)), ...);
+}
+
+template <typename F, typename Out, typename... In, size_t... J>
+__device__ inline void
+store_pack_of(
+    const F &f, of<Out, In...>, std::index_sequence<J...>, void *at, int64_t i,
+    const words (&x)[sizeof...(In) + 1])
+{
+    constexpr int kLanes = of<Out, In...>::kLanes;
+    value_t<Out> out[kLanes];
 #pragma unroll
-    for (int j = 0; j < kIn; j++) {
-        x[j] = p.in[j][i];
+    for (int lane = 0; lane < kLanes; lane++) {
+        out[lane] = f(lane_of<In>(x[J + 1], lane)...);
     }
-    p.out[i] = apply(f, x);
+    store_bytes<kLanes * sizeof(Out)>(static_cast<Out *>(at) + i, words_of<Out>(out));
 }
 
 // ---- vec ----------------------------------------------------------------------------------------
 
-// Requires p.in[j] + head and p.out + head on 16-byte boundaries. Block 0 does the head and the
+// Requires element `head` of each tensor on a boundary of its pack. Block 0 does the head and the
 // tail.
-template <typename Function, typename T, int kIn>
+template <typename F, typename Types>
 __device__ inline void
-vec_body(const Function &f, const operands<T, kIn> &p, int64_t head, int64_t n)
+vec_body(const F &f, Types types, const operands<Types::kIn> &p, int64_t head, int64_t n)
 {
-    constexpr int kSize = kPackSize<T>;
-    int64_t packs = (n - head) / kSize;
-    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    constexpr int kLanes = Types::kLanes, kPacks = Types::kPacks;
+    constexpr inputs_of<Types> kInputs;
+    int64_t packs = (n - head) / kLanes;
+    int64_t first = blockIdx.x * int64_t{kBlock * kPacks} + threadIdx.x;
 
-    if (i < packs) {
-        words x[kIn];
+    words x[kPacks][Types::kIn + 1];
 #pragma unroll
-        for (int j = 0; j < kIn; j++) {
-            x[j] = load_words(p.in[j] + head + i * kSize);
+    for (int u = 0; u < kPacks; u++) {
+        if (first + u * kBlock < packs) {
+            load_packs(types, kInputs, p.at, head + (first + u * kBlock) * kLanes, x[u]);
         }
-        store_words(p.out + head + i * kSize, apply_words(f, x, T{}));
+    }
+#pragma unroll
+    for (int u = 0; u < kPacks; u++) {
+        if (first + u * kBlock < packs) {
+            store_pack_of(f, types, kInputs, p.at[0], head + (first + u * kBlock) * kLanes, x[u]);
+        }
     }
 
-    if (blockIdx.x == 0) {
-        int64_t tail = head + packs * kSize + threadIdx.x;
-        if (threadIdx.x < head) {
-            at(f, p, threadIdx.x);
+    if (blockIdx.x == 0 && threadIdx.x < 2 * kLanes) {
+        int64_t i = threadIdx.x < kLanes ? threadIdx.x : head + (packs - 1) * kLanes + threadIdx.x;
+        int64_t offset[Types::kIn + 1];
+#pragma unroll
+        for (int64_t &each : offset) {
+            each = i;
         }
-        if (tail < n) {
-            at(f, p, tail);
+        if (i < (threadIdx.x < kLanes ? head : n)) {
+            element(f, types, kInputs, p.at, offset);
         }
     }
 }
 
-// The addresses have different phases: element by element.
-template <typename Function, typename T, int kIn>
-__device__ inline void
-scalar_body(const Function &f, const operands<T, kIn> &p, int64_t n)
-{
-    int64_t first = blockIdx.x * int64_t{kBlock * kUnroll} + threadIdx.x;
+// ---- views --------------------------------------------------------------------------------------
 
-    T x[kUnroll][kIn];
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-#pragma unroll
-        for (int j = 0; j < kIn; j++) {
-            if (first + u * kBlock < n) {
-                x[u][j] = p.in[j][first + u * kBlock];
-            }
-        }
-    }
-
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < n) {
-            p.out[first + u * kBlock] = apply(f, x[u]);
-        }
-    }
-}
-
-// Runs `vec` or, where phases differ, `scalar`: kernels made of the bodies above.
-template <typename Function, typename T, int kIn>
-aicf_status
-launch_vec(
-    void (*vec)(Function, operands<T, kIn>, int64_t, int64_t),
-    void (*scalar)(Function, operands<T, kIn>, int64_t), Function f, operands<T, kIn> p, int64_t n,
-    aicf_stream stream)
-{
-    if (n == 0) {
-        return aicf_ok();
-    }
-    bool together = true;
-    for (int j = 0; j < kIn; j++) {
-        together = together && phase_of(p.in[j]) == phase_of(p.out);
-    }
-    if (together) {
-        unsigned blocks = static_cast<unsigned>(ceil_div(n / kPackSize<T> + 1, kBlock));
-        return aicf::launch(vec, blocks, kBlock, 0, stream, f, p, head_of(p.out, n), n);
-    }
-    unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock * kUnroll));
-    return aicf::launch(scalar, blocks, kBlock, 0, stream, f, p, n);
-}
-
-// ---- strided ------------------------------------------------------------------------------------
-
-// Tensor 0 is the out. `dividers` and `strides` start with the innermost dim.
-template <typename T, int kIn> struct strided_operands {
-    const T *in[kIn];
-    T *out;
-    uint32_t n;
+// Dims start with the innermost, whose size is counted in packs where there are packs; strides are
+// in elements, the out's first.
+template <int kIn> struct strided_operands {
+    void *at[kIn + 1];
+    uint32_t n; // elements or packs
     int rank;
-    divider dividers[AICF_MAX_RANK];
+    divider sizes[AICF_MAX_RANK];
     int64_t strides[AICF_MAX_RANK][kIn + 1];
+    int64_t row; // elements of a row
+    int phase;   // of the first element of each row in its pack
 };
 
-// The offsets of element i in every tensor.
-template <typename T, int kIn>
-__device__ inline void
-locate(const strided_operands<T, kIn> &p, uint32_t i, int64_t (&offset)[kIn + 1])
+// Sets offset[] to those of index i, but for the innermost dim, whose digit is returned.
+template <int kIn>
+__device__ inline uint32_t
+locate_row(const strided_operands<kIn> &p, uint32_t i, int64_t (&offset)[kIn + 1])
 {
 #pragma unroll
-    for (int j = 0; j <= kIn; j++) {
-        offset[j] = 0;
+    for (int64_t &each : offset) {
+        each = 0;
     }
+    uint32_t inner = i;
 #pragma unroll
     for (int dim = 0; dim < AICF_MAX_RANK; dim++) {
         if (dim == p.rank) {
             break;
         }
-        uint32_t next = divide(i, p.dividers[dim]);
-        uint32_t digit = i - next * p.dividers[dim].divisor;
+        uint32_t next = dim + 1 < p.rank ? divide(i, p.sizes[dim]) : 0;
+        uint32_t digit = i - next * p.sizes[dim].divisor;
         i = next;
+        if (dim == 0) {
+            inner = digit;
+            continue;
+        }
 #pragma unroll
         for (int j = 0; j <= kIn; j++) {
             offset[j] += digit * p.strides[dim][j];
         }
     }
+    return inner;
 }
 
-template <typename Function, typename T, int kIn>
+// ---- rows ---------------------------------------------------------------------------------------
+
+// As load_packs, of a row of which each tensor has its offset; an input without a stride gives its
+// one element to all lanes.
+template <typename Out, typename... In, size_t... J>
 __device__ inline void
-strided_body(const Function &f, const strided_operands<T, kIn> &p)
+load_row_packs(
+    of<Out, In...>, std::index_sequence<J...>, const strided_operands<sizeof...(In)> &p,
+    const int64_t *offset, int64_t i, words (&x)[sizeof...(In) + 1])
 {
+    constexpr int kLanes = of<Out, In...>::kLanes;
+    ((x[J + 1] = p.strides[0][J + 1]
+                     ? load_bytes<kLanes * sizeof(In)>(
+                           static_cast<const In *>(p.at[J + 1]) + offset[J + 1] + i)
+                     : splat<In, kLanes>(static_cast<const In *>(p.at[J + 1]) + offset[J + 1])),
+     ...);
+}
+
+template <typename F, typename Types>
+__device__ inline void
+rows_body(const F &f, Types types, const strided_operands<Types::kIn> &p)
+{
+    constexpr int kLanes = Types::kLanes;
+    constexpr inputs_of<Types> kInputs;
+    uint32_t index = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
+    if (index >= p.n) {
+        return;
+    }
+    int64_t offset[Types::kIn + 1];
+    int64_t i = int64_t{locate_row(p, index, offset)} * kLanes - p.phase;
+
+    if (i >= 0 && i + kLanes <= p.row) {
+        words x[Types::kIn + 1];
+        load_row_packs(types, kInputs, p, offset, i, x);
+        store_pack_of(f, types, kInputs, p.at[0], offset[0] + i, x);
+        return;
+    }
+    int64_t end = i + kLanes < p.row ? i + kLanes : p.row;
+    for (i = i < 0 ? 0 : i; i < end; i++) {
+        int64_t place[Types::kIn + 1];
+#pragma unroll
+        for (int j = 0; j <= Types::kIn; j++) {
+            place[j] = offset[j] + i * p.strides[0][j];
+        }
+        element(f, types, kInputs, p.at, place);
+    }
+}
+
+// ---- strided ------------------------------------------------------------------------------------
+
+template <typename Out, typename... In, size_t... J>
+__device__ inline void
+load_elements(
+    of<Out, In...>, std::index_sequence<J...>, void *const *at, const int64_t *offset,
+    words (&x)[sizeof...(In) + 1])
+{
+    ((x[J + 1] = load_bytes<sizeof(In)>(static_cast<const In *>(at[J + 1]) + offset[J + 1])), ...);
+}
+
+template <typename F, typename Out, typename... In, size_t... J>
+__device__ inline void
+store_element(
+    const F &f, of<Out, In...>, std::index_sequence<J...>, void *at, int64_t i,
+    const words (&x)[sizeof...(In) + 1])
+{
+    store<Out>(at, i, f(lane_of<In>(x[J + 1], 0)...));
+}
+
+template <typename F, typename Types>
+__device__ inline void
+strided_body(const F &f, Types types, const strided_operands<Types::kIn> &p)
+{
+    constexpr inputs_of<Types> kInputs;
     uint32_t first = blockIdx.x * uint32_t{kBlock * kUnroll} + threadIdx.x;
-    int64_t offset[kUnroll][kIn + 1];
-    T x[kUnroll][kIn];
+    int64_t offset[kUnroll][Types::kIn + 1];
+    words x[kUnroll][Types::kIn + 1];
 
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) {
         if (first + u * kBlock < p.n) {
-            locate(p, first + u * kBlock, offset[u]);
+            int64_t inner = locate_row(p, first + u * kBlock, offset[u]);
 #pragma unroll
-            for (int j = 0; j < kIn; j++) {
-                x[u][j] = p.in[j][offset[u][j + 1]];
+            for (int j = 0; j <= Types::kIn; j++) {
+                offset[u][j] += inner * p.strides[0][j];
+            }
+            load_elements(types, kInputs, p.at, offset[u], x[u]);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) {
+        if (first + u * kBlock < p.n) {
+            store_element(f, types, kInputs, p.at[0], offset[u][0], x[u]);
+        }
+    }
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+constexpr int64_t kMost = (int64_t{1} << 31) - 1; // packs or elements of one launch over views
+
+// How far the first element of each tensor is in its pack; -1: they differ. A tensor whose stride
+// is 0 has no say.
+template <int kIn>
+int
+common_phase(
+    void *const (&at)[kIn + 1], const int (&sizes)[kIn + 1], int lanes,
+    const int64_t *strides = nullptr)
+{
+    int common = -1;
+    for (int j = 0; j <= kIn; j++) {
+        uintptr_t element = reinterpret_cast<uintptr_t>(at[j]) / static_cast<unsigned>(sizes[j]);
+        int phase = static_cast<int>(element % static_cast<unsigned>(lanes));
+        if (strides && strides[j] == 0) {
+            continue;
+        }
+        if (common >= 0 && phase != common) {
+            return -1;
+        }
+        common = phase;
+    }
+    return common;
+}
+
+template <int kIn> struct view_dim {
+    int64_t size;
+    int64_t strides[kIn + 1];
+};
+
+// The dims that have more than one element, sorted by the out's strides, so that neighbours in a
+// launch are neighbours in its memory. Returns how many.
+template <int kIn>
+int
+sort_dims(const aicf_view (&views)[kIn + 1], view_dim<kIn> (&dims)[AICF_MAX_RANK])
+{
+    int rank = 0;
+    for (int64_t from = views[0].rank - 1; from >= 0; from--) {
+        view_dim<kIn> dim = {views[0].sizes[from], {}};
+        if (dim.size == 1) {
+            continue;
+        }
+        for (int j = 0; j <= kIn; j++) {
+            dim.strides[j] = views[j].strides[from];
+        }
+        auto reach = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+        int at = rank++;
+        for (; at > 0 && reach(dims[at - 1].strides[0]) > reach(dim.strides[0]); at--) {
+            dims[at] = dims[at - 1];
+        }
+        dims[at] = dim;
+    }
+    return rank;
+}
+
+// Whether rows can be moved by packs, each tensor's from the same phase on.
+template <int kIn>
+bool
+has_rows(const view_dim<kIn> *dims, int rank, int lanes)
+{
+    if (lanes == 1 || rank == 0 || dims[0].strides[0] != 1 || dims[0].size < 2 * lanes) {
+        return false;
+    }
+    for (int j = 0; j <= kIn; j++) {
+        int64_t step = dims[0].strides[j];
+        if (step != 0 && step != 1) {
+            return false;
+        }
+        for (int dim = 1; step == 1 && dim < rank; dim++) {
+            if (dims[dim].strides[j] % lanes != 0) {
+                return false;
             }
         }
     }
+    return true;
+}
 
-#pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
-        if (first + u * kBlock < p.n) {
-            p.out[offset[u][0]] = apply(f, x[u]);
+// Fills p, and returns how many packs or elements there are, more than kMost if need be.
+template <int kIn>
+int64_t
+plan_views(
+    const aicf_view (&views)[kIn + 1], const int (&sizes)[kIn + 1], int lanes,
+    strided_operands<kIn> *p, bool *rows)
+{
+    view_dim<kIn> dims[AICF_MAX_RANK];
+    *p = {};
+    p->rank = sort_dims(views, dims);
+    for (int j = 0; j <= kIn; j++) {
+        p->at[j] = views[j].data;
+    }
+    p->phase = common_phase<kIn>(p->at, sizes, lanes, p->rank ? dims[0].strides : nullptr);
+    *rows = p->phase >= 0 && has_rows(dims, p->rank, lanes);
+    p->row = p->rank ? dims[0].size : 1;
+
+    int64_t n = 1;
+    for (int dim = 0; dim < p->rank; dim++) {
+        int64_t size = dims[dim].size;
+        if (dim == 0 && *rows) {
+            size = ceil_div(p->phase + size, lanes);
         }
+        n *= size;
+        p->sizes[dim] = divider_of(size <= kMost ? size : 1);
+        for (int j = 0; j <= kIn; j++) {
+            p->strides[dim][j] = dims[dim].strides[j];
+        }
+    }
+    p->n = static_cast<uint32_t>(n);
+    return n;
+}
+
+// The longest dim cut in the middle.
+template <int kIn>
+void
+halve(
+    const aicf_view (&views)[kIn + 1], const int (&sizes)[kIn + 1], aicf_view (&low)[kIn + 1],
+    aicf_view (&high)[kIn + 1])
+{
+    int longest = 0;
+    for (int dim = 1; dim < views[0].rank; dim++) {
+        longest = views[0].sizes[dim] > views[0].sizes[longest] ? dim : longest;
+    }
+    int64_t middle = views[0].sizes[longest] / 2;
+    for (int j = 0; j <= kIn; j++) {
+        low[j] = high[j] = views[j];
+        low[j].sizes[longest] = middle;
+        high[j].sizes[longest] -= middle;
+        high[j].data =
+            static_cast<char *>(views[j].data) + middle * views[j].strides[longest] * sizes[j];
     }
 }
 
-// Runs `strided` on views of one shape; `views[0]` is the out. Halves the longest dim until a part
-// has less than 2^31 elements: each is one launch.
-template <typename Function, typename T, int kIn>
+// Runs `rows` or `strided`, kernels made of the bodies above, on views of one shape, the out's
+// first.
+template <typename F, typename Types>
 aicf_status
-launch_strided(
-    void (*strided)(Function, strided_operands<T, kIn>), Function f,
-    const aicf_view (&views)[kIn + 1], aicf_stream stream)
+launch_views(
+    void (*rows)(F, strided_operands<Types::kIn>), void (*strided)(F, strided_operands<Types::kIn>),
+    F f, Types types, const aicf_view (&views)[Types::kIn + 1], aicf_stream stream)
 {
-    constexpr int64_t kMost = (int64_t{1} << 31) - 1;
-    const aicf_view &out = views[0];
-    int64_t n = numel(&out);
+    constexpr int kIn = Types::kIn;
+    if (numel(&views[0]) == 0) {
+        return aicf_ok();
+    }
+    strided_operands<kIn> p;
+    bool by_rows;
+    int64_t n = plan_views<kIn>(views, Types::kSizes, Types::kLanes, &p, &by_rows);
+    if (n > kMost) {
+        aicf_view low[kIn + 1], high[kIn + 1];
+        halve<kIn>(views, Types::kSizes, low, high);
+        aicf_status status = launch_views(rows, strided, f, types, low, stream);
+        return status.kind ? status : launch_views(rows, strided, f, types, high, stream);
+    }
+    int each = by_rows ? kBlock : kBlock * kUnroll;
+    unsigned blocks = static_cast<unsigned>(ceil_div(n, each));
+    return aicf::launch(by_rows ? rows : strided, blocks, kBlock, 0, stream, f, p);
+}
 
+// Runs `vec` on n elements or, where phases differ, `strided`.
+template <typename F, typename Types>
+aicf_status
+launch_vec(
+    void (*vec)(F, operands<Types::kIn>, int64_t, int64_t),
+    void (*rows)(F, strided_operands<Types::kIn>), void (*strided)(F, strided_operands<Types::kIn>),
+    F f, Types types, const operands<Types::kIn> &p, int64_t n, aicf_stream stream)
+{
+    constexpr int kIn = Types::kIn, kLanes = Types::kLanes;
     if (n == 0) {
         return aicf_ok();
     }
-    if (n > kMost) {
-        int longest = 0;
-        for (int dim = 1; dim < out.rank; dim++) {
-            longest = out.sizes[dim] > out.sizes[longest] ? dim : longest;
-        }
-        aicf_view low[kIn + 1], high[kIn + 1];
-        int64_t middle = out.sizes[longest] / 2;
+    int phase = common_phase<kIn>(p.at, Types::kSizes, kLanes);
+    if (phase < 0) {
+        aicf_view views[kIn + 1];
         for (int j = 0; j <= kIn; j++) {
-            low[j] = high[j] = views[j];
-            low[j].sizes[longest] = middle;
-            high[j].sizes[longest] = out.sizes[longest] - middle;
-            high[j].data = static_cast<T *>(views[j].data) + middle * views[j].strides[longest];
+            views[j] = {p.at[j], 1, {n}, {1}};
         }
-        aicf_status status = launch_strided(strided, f, low, stream);
-        return status.kind ? status : launch_strided(strided, f, high, stream);
+        return launch_views(rows, strided, f, types, views, stream);
     }
-
-    strided_operands<T, kIn> p = {};
-    p.out = static_cast<T *>(out.data);
-    for (int j = 0; j < kIn; j++) {
-        p.in[j] = static_cast<const T *>(views[j + 1].data);
-    }
-    p.n = static_cast<uint32_t>(n);
-    p.rank = static_cast<int>(out.rank);
-    for (int dim = 0; dim < p.rank; dim++) {
-        int from = p.rank - 1 - dim;
-        p.dividers[dim] = divider_of(out.sizes[from]);
-        for (int j = 0; j <= kIn; j++) {
-            p.strides[dim][j] = views[j].strides[from];
-        }
-    }
-    unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock * kUnroll));
-    return aicf::launch(strided, blocks, kBlock, 0, stream, f, p);
+    int64_t head = phase == 0 ? 0 : n < kLanes - phase ? n : kLanes - phase;
+    // One block at least, for the head and the tail.
+    int64_t blocks = n - head < kLanes ? 1 : ceil_div((n - head) / kLanes, kBlock * Types::kPacks);
+    return aicf::launch(vec, static_cast<unsigned>(blocks), kBlock, 0, stream, f, p, head, n);
 }
 
 } // namespace aicf::elementwise
 
-// The three kernels of an elementwise op, in the op's own namespace.
-#define AICF_ELEMENTWISE_KERNELS(function, inputs)                                              \
-    template <typename T>                                                                       \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                      \
-        vec(function f, elementwise::operands<T, inputs> p, int64_t head, int64_t n)            \
-    {                                                                                           \
-        elementwise::vec_body(f, p, head, n);                                                   \
-    }                                                                                           \
-    template <typename T>                                                                       \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                      \
-        scalar(function f, elementwise::operands<T, inputs> p, int64_t n)                       \
-    {                                                                                           \
-        elementwise::scalar_body(f, p, n);                                                      \
-    }                                                                                           \
-    template <typename T>                                                                       \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                      \
-        strided(function f, const __grid_constant__ elementwise::strided_operands<T, inputs> p) \
-    {                                                                                           \
-        elementwise::strided_body(f, p);                                                        \
+// The three kernels of an elementwise op and what launches them, in the op's own namespace:
+//   run_vec(f, of<D, D>{}, operands_of(out, x), n, stream)
+//   run_views(f, of<D, D>{}, {*out, *x}, stream)
+#define AICF_ELEMENTWISE_KERNELS                                                          \
+    using elementwise::operands_of;                                                       \
+    using elementwise::of;                                                                \
+    template <typename F, typename Types>                                                 \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                \
+        vec(F f, elementwise::operands<Types::kIn> p, int64_t head, int64_t n)            \
+    {                                                                                     \
+        elementwise::vec_body(f, Types{}, p, head, n);                                    \
+    }                                                                                     \
+    template <typename F, typename Types>                                                 \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                \
+        rows(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p)    \
+    {                                                                                     \
+        elementwise::rows_body(f, Types{}, p);                                            \
+    }                                                                                     \
+    template <typename F, typename Types>                                                 \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                \
+        strided(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p) \
+    {                                                                                     \
+        elementwise::strided_body(f, Types{}, p);                                         \
+    }                                                                                     \
+    template <typename F, typename Types>                                                 \
+    aicf_status run_vec(                                                                  \
+        F f, Types types, const elementwise::operands<Types::kIn> &p, int64_t n,          \
+        aicf_stream stream)                                                               \
+    {                                                                                     \
+        return elementwise::launch_vec(                                                   \
+            vec<F, Types>, rows<F, Types>, strided<F, Types>, f, types, p, n, stream);    \
+    }                                                                                     \
+    template <typename F, typename Types>                                                 \
+    aicf_status run_views(                                                                \
+        F f, Types types, const aicf_view(&views)[Types::kIn + 1], aicf_stream stream)    \
+    {                                                                                     \
+        return elementwise::launch_views(                                                 \
+            rows<F, Types>, strided<F, Types>, f, types, views, stream);                  \
     }
 
 #endif

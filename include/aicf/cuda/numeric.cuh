@@ -6,6 +6,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include <aicf/tensor.h>
 
 namespace aicf {
@@ -78,6 +80,47 @@ __device__ inline __nv_bfloat16
 of_f32<__nv_bfloat16>(float x)
 {
     return __float2bfloat16_rn(x);
+}
+
+// What T is computed in: f32 for 16-bit floats, bool for aicf_bool, itself for the rest.
+template <typename T> struct value {
+    using type = T;
+};
+template <> struct value<__half> {
+    using type = float;
+};
+template <> struct value<__nv_bfloat16> {
+    using type = float;
+};
+template <> struct value<aicf_bool> {
+    using type = bool;
+};
+template <typename T> using value_t = typename value<T>::type;
+
+template <typename T>
+__device__ inline value_t<T>
+to_value(T x)
+{
+    if constexpr (std::is_same_v<value_t<T>, float>) {
+        return to_f32(x);
+    } else if constexpr (std::is_same_v<T, aicf_bool>) {
+        return x.byte != 0;
+    } else {
+        return x;
+    }
+}
+
+template <typename T>
+__device__ inline T
+of_value(value_t<T> x)
+{
+    if constexpr (std::is_same_v<value_t<T>, float>) {
+        return of_f32<T>(x);
+    } else if constexpr (std::is_same_v<T, aicf_bool>) {
+        return {static_cast<uint8_t>(x)};
+    } else {
+        return x;
+    }
 }
 
 // ---- packs --------------------------------------------------------------------------------------
@@ -185,6 +228,147 @@ __device__ inline void
 store_words(void *p, const words &w)
 {
     *static_cast<words *>(p) = w;
+}
+
+// ---- lanes --------------------------------------------------------------------------------------
+
+// Elements of any type in the first kBytes (1, 2, 4, 8 or 16) of words, for ops whose tensors
+// differ in the size of their elements. The rest of the words is not touched.
+template <int kBytes>
+__device__ inline words
+load_bytes(const void *p)
+{
+    words w = {};
+    if constexpr (kBytes == 16) {
+        w = load_words(p);
+    } else if constexpr (kBytes == 8) {
+        uint2 two = *static_cast<const uint2 *>(p);
+        w.word[0] = two.x;
+        w.word[1] = two.y;
+    } else if constexpr (kBytes == 4) {
+        w.word[0] = *static_cast<const uint32_t *>(p);
+    } else if constexpr (kBytes == 2) {
+        w.word[0] = *static_cast<const uint16_t *>(p);
+    } else {
+        static_assert(kBytes == 1, "a power of two up to a pack");
+        w.word[0] = *static_cast<const uint8_t *>(p);
+    }
+    return w;
+}
+
+template <int kBytes>
+__device__ inline void
+store_bytes(void *p, const words &w)
+{
+    if constexpr (kBytes == 16) {
+        store_words(p, w);
+    } else if constexpr (kBytes == 8) {
+        *static_cast<uint2 *>(p) = make_uint2(w.word[0], w.word[1]);
+    } else if constexpr (kBytes == 4) {
+        *static_cast<uint32_t *>(p) = w.word[0];
+    } else if constexpr (kBytes == 2) {
+        *static_cast<uint16_t *>(p) = static_cast<uint16_t>(w.word[0]);
+    } else {
+        static_assert(kBytes == 1, "a power of two up to a pack");
+        *static_cast<uint8_t *>(p) = static_cast<uint8_t>(w.word[0]);
+    }
+}
+
+// The bits of lane i, a constant once loops are unrolled.
+template <typename T>
+__device__ inline auto
+lane_bits(const words &w, int i)
+{
+    if constexpr (sizeof(T) == 8) {
+        return static_cast<uint64_t>(w.word[2 * i + 1]) << 32 | w.word[2 * i];
+    } else {
+        constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
+        constexpr int kBits = 8 * static_cast<int>(sizeof(T));
+        return w.word[i / kPerWord] >> i % kPerWord * kBits;
+    }
+}
+
+template <typename T>
+__device__ inline value_t<T>
+lane_of(const words &w, int i)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        return __uint_as_float(w.word[i]);
+    } else if constexpr (std::is_same_v<T, __half>) {
+        float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&w.word[i / 2]));
+        return i % 2 ? pair.y : pair.x;
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        return __uint_as_float(i % 2 ? w.word[i / 2] & 0xffff0000 : w.word[i / 2] << 16);
+    } else if constexpr (std::is_same_v<T, double>) {
+        return __longlong_as_double(static_cast<long long>(lane_bits<T>(w, i)));
+    } else if constexpr (std::is_same_v<T, aicf_bool>) {
+        return (lane_bits<T>(w, i) & 0xff) != 0;
+    } else {
+        return static_cast<T>(lane_bits<T>(w, i));
+    }
+}
+
+template <typename T>
+__device__ inline void
+put_bits(words *w, int i, T x)
+{
+    if constexpr (sizeof(T) == 8) {
+        w->word[2 * i] = static_cast<uint32_t>(static_cast<uint64_t>(x));
+        w->word[2 * i + 1] = static_cast<uint32_t>(static_cast<uint64_t>(x) >> 32);
+    } else {
+        constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
+        constexpr int kBits = 8 * static_cast<int>(sizeof(T));
+        uint32_t bits = static_cast<std::make_unsigned_t<T>>(x);
+        w->word[i / kPerWord] |= bits << i % kPerWord * kBits;
+    }
+}
+
+// kLanes values rounded and put side by side; 16-bit floats in pairs, by one instruction.
+template <typename T, int kLanes>
+__device__ inline words
+words_of(const value_t<T> (&x)[kLanes])
+{
+    constexpr bool kPairs = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
+    words w = {};
+#pragma unroll
+    for (int i = 0; i < kLanes; i += kPairs ? 2 : 1) {
+        if constexpr (std::is_same_v<T, float>) {
+            w.word[i] = __float_as_uint(x[i]);
+        } else if constexpr (std::is_same_v<T, double>) {
+            put_bits(&w, i, __double_as_longlong(x[i]));
+        } else if constexpr (std::is_same_v<T, aicf_bool>) {
+            put_bits(&w, i, static_cast<uint8_t>(x[i]));
+        } else if constexpr (std::is_same_v<T, __half>) {
+            __half2 pair = __floats2half2_rn(x[i], i + 1 < kLanes ? x[i + 1] : 0.0f);
+            w.word[i / 2] = *reinterpret_cast<const uint32_t *>(&pair);
+        } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+            __nv_bfloat162 pair = __floats2bfloat162_rn(x[i], i + 1 < kLanes ? x[i + 1] : 0.0f);
+            w.word[i / 2] = *reinterpret_cast<const uint32_t *>(&pair);
+        } else {
+            put_bits(&w, i, x[i]);
+        }
+    }
+    return w;
+}
+
+// The element at p in each of kLanes lanes.
+template <typename T, int kLanes>
+__device__ inline words
+splat(const void *p)
+{
+    words one = load_bytes<static_cast<int>(sizeof(T))>(p), w = {};
+#pragma unroll
+    for (int i = 0; i < kLanes; i++) {
+        if constexpr (sizeof(T) == 8) {
+            w.word[2 * i] = one.word[0];
+            w.word[2 * i + 1] = one.word[1];
+        } else {
+            constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
+            constexpr int kBits = 8 * static_cast<int>(sizeof(T));
+            w.word[i / kPerWord] |= one.word[0] << i % kPerWord * kBits;
+        }
+    }
+    return w;
 }
 
 // How far an address is past a 16-byte boundary.
