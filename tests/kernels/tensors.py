@@ -32,6 +32,7 @@ LAYOUTS = {
     "swapped": "the last two dims swapped in memory",
     "stepped": "every second element of a larger tensor, from its second one on",
     "pitched": "rows with a gap behind each",
+    "nhwc": "the second dim last in memory, of four dims",
     "broadcast": "every second dim without a stride: inputs only",
 }
 
@@ -56,6 +57,10 @@ def empty(shape: Sequence[int], dtype: str, device: str, layout: str = "dense") 
         return torch.empty([*shape[:-1], shape[-1] + 3], dtype=kind, device=device)[
             ..., : shape[-1]
         ]
+    if layout == "nhwc" and rank == 4:
+        return torch.empty([shape[i] for i in (0, 2, 3, 1)], dtype=kind, device=device).permute(
+            0, 3, 1, 2
+        )
     if layout == "broadcast":
         once = [size if dim % 2 else min(size, 1) for dim, size in enumerate(shape)]
         return torch.empty(once, dtype=kind, device=device).expand(shape)

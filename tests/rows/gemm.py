@@ -1,0 +1,49 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rows import Maker, Row, Sample, sample
+
+ACTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "none": lambda z: z,
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+}
+
+
+def gemm(
+    a: torch.Tensor, b: torch.Tensor, bias: Any = None, c: Any = None, **named: Any
+) -> torch.Tensor:
+    z = named.get("alpha", 1.0) * (a @ b)
+    z = z if c is None else z + named.get("beta", 0.0) * c
+    z = z if bias is None else z + bias
+    return ACTS[named.get("act", "none")](z)
+
+
+def samples(t: Maker) -> list[Sample]:
+    """Rows of odd sizes and of whole vectors, which the tiles of tensor cores ask for."""
+    return [
+        sample(t(3, 4), t(4, 5)),
+        sample(t(2, 3, 4), t.turned(4, 5), t(5), act="relu", alpha=0.5),
+        sample(t.sliced(3, 4), t(4, 2), t(2), t(3, 2), beta=0.5, act="gelu"),
+        sample(t(3, 4), t(2, 4, 5), None, t(2, 3, 5), beta=2.0),
+        sample(t(2, 8), t(8, 8), t(8), t(2, 8), beta=-1.0, act="relu"),
+    ]
+
+
+def refused(t: Maker) -> list[tuple[Sample, str]]:
+    return [
+        (sample(t(3, 4), t(5, 6)), "b: its shape must be B.. K N"),
+        (sample(t(3, 4), t(4, 5), beta=1.0), "beta needs c"),
+        (sample(t(3, 4), t(4, 5), t(4)), "bias: its shape must be N"),
+        (sample(t(2, 3, 4), t(3, 4, 5)), "broadcast"),
+        (sample(t(3, 4), t(4, 5), act="tanh"), "act takes one of 'none', 'relu', 'gelu'"),
+    ]
+
+
+ROWS = [Row("gemm", samples, gemm, refused=refused, slack=2.0)]
