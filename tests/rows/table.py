@@ -42,17 +42,18 @@ class Facts:
     """One op of the table."""
 
     op: str
+    package: str
     params: tuple[Param, ...]
     variants: Mapping[str, Mapping[str, str]]  # by suffix: the dtype of each parameter
     free: int | None  # which part of the suffix no argument says
     covered: Mapping[str, tuple[str, ...]]  # by device: suffixes that a built kernel covers
     kernels: tuple[Mapping[str, Any], ...]
     overlap: Mapping[str, tuple[str, ...]]  # by out: the arguments that it may be
-    has_grad: bool
+    grad: Mapping[str, str]  # as the row has it; empty without
 
     @property
     def module(self) -> ModuleType:
-        return importlib.import_module(f"aicf_cuda.{self.op}")
+        return importlib.import_module(f"{self.package}.{self.op}")
 
     @property
     def inputs(self) -> tuple[Param, ...]:
@@ -72,6 +73,15 @@ class Facts:
         """Whether it writes to an argument."""
         return any(p.role == "INOUT" for p in self.params)
 
+    @property
+    def twice(self) -> bool:
+        """Whether its gradient has one: all rows that it calls, fixed functions' too."""
+        rows = table(self.package)
+        runs = {"sum_to": "sum", "unreduce": "copy", "split": "copy"}
+        called = {w for text in self.grad.values() for w in re.findall(r"(\w+)\(", text)}
+        names = {runs.get(w, w) for w in called} & set(rows)
+        return bool(self.grad) and all(rows[name]["row"].get("grad") for name in names)
+
     def kernels_of(self, device: str) -> dict[str, tuple[str, ...]]:
         """The suffixes that each kernel of a device was built for."""
         built = self.module.capability["built"]
@@ -82,15 +92,15 @@ class Facts:
         }
 
 
-def table() -> Mapping[str, Any]:
+def table(package: str = "aicf_cuda") -> Mapping[str, Any]:
     """`_table.json`'s ops, by name."""
-    found: Mapping[str, Any] = importlib.import_module("aicf_cuda._table").load()["ops"]
+    found: Mapping[str, Any] = importlib.import_module(f"{package}._table").load()["ops"]
     return found
 
 
 @functools.cache
-def facts(op: str) -> Facts:
-    said = table()[op]
+def facts(op: str, package: str = "aicf_cuda") -> Facts:
+    said = table(package)[op]
     row = said["row"]
     params = tuple(
         Param(p["name"], p["role"], bool(p["list"]), bool(p["optional"])) for p in said["params"]
@@ -102,11 +112,12 @@ def facts(op: str) -> Facts:
     overlap = row.get("overlap", {})
     return Facts(
         op,
+        package,
         params,
         said["variants"],
         free[0] if free else None,
         {device: tuple(suffixes) for device, suffixes in said["backends"].items()},
         tuple(said["kernels"]),
         {out: (of,) if isinstance(of, str) else tuple(of) for out, of in overlap.items()},
-        bool(row.get("grad")),
+        row.get("grad", {}),
     )

@@ -1,59 +1,21 @@
-"""Calls of each row to check it with: at least three of each, of what it takes by kind.
+"""Calls of each row to check it with: at least three of each.
 
-Each is the arguments of the plain form; `forms_of` makes those of the row's other forms of them."""
+Those of the main table are the samples of tests/rows; those of the table in zoo/ are here. Each is
+the arguments of the plain form; `forms_of` makes those of the row's other forms of them."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
-FEWEST = 3
+from rows import FEWEST, Maker, Sample, rows, sample
+from rows.calls import suffix_of
+from rows.table import DTYPES, Facts, facts, table
 
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One call. Tensors of floats require a gradient where the row declares one."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def copy(self) -> Sample:
-        return Sample(*copy.deepcopy((self.args, self.kwargs)))
-
-
-class Maker:
-    """Makes tensors of one dtype and device, from one seed."""
-
-    def __init__(self, dtype: torch.dtype, device: str, grad: bool) -> None:
-        self.dtype, self.device, self.grad = dtype, device, grad
-        self.source = torch.Generator().manual_seed(7)
-
-    def __call__(self, *shape: int, grad: bool | None = None) -> torch.Tensor:
-        x = torch.randn(shape, generator=self.source, dtype=torch.float64)
-        made = x.to(self.dtype).to(self.device)
-        wanted = self.grad if grad is None else grad
-        return made.requires_grad_(wanted and made.is_floating_point())
-
-    def turned(self, *shape: int) -> torch.Tensor:
-        """A leaf whose last two dims lie the other way round."""
-        *lead, m, n = shape
-        return self(*lead, n, m, grad=False).mT.requires_grad_(self.grad)
-
-    def sliced(self, *shape: int) -> torch.Tensor:
-        """A leaf with gaps."""
-        *lead, n = shape
-        return self(*lead, 2 * n, grad=False)[..., ::2].requires_grad_(self.grad)
-
-
-def sample(*args: Any, **kwargs: Any) -> Sample:
-    return Sample(args, kwargs)
-
-
-# ---- the main table ---------------------------------------------------------------------------
+PACKAGES = {"aicf": "aicf_cuda", "kinds": "kinds_ops"}  # by namespace
+MAIN = {op: row.samples for op, row in rows().items() if op in table()}
 
 
 def unary(t: Maker) -> list[Sample]:
@@ -66,38 +28,6 @@ def binary(t: Maker) -> list[Sample]:
         sample(t.turned(3, 4), t.turned(3, 4)),
         sample(t.sliced(2, 3), t(2, 3)),
     ]
-
-
-def gemm(t: Maker) -> list[Sample]:
-    return [
-        sample(t(3, 4), t(4, 5)),
-        sample(t(2, 3, 4), t.turned(4, 5), t(5), act="relu", alpha=0.5),
-        sample(t.sliced(3, 4), t(4, 2), t(2), t(3, 2), beta=0.5, act="gelu"),
-        sample(t(3, 4), t(2, 4, 5), None, t(2, 3, 5), beta=2.0),
-    ]
-
-
-MAIN: dict[str, Callable[[Maker], list[Sample]]] = {
-    "add": lambda t: [*binary(t), sample(t(2, 1, 3), t(4, 1)), sample(t(3), t())],
-    "relu": unary,
-    "relu_bwd": binary,
-    "gelu_bwd": lambda t: [*binary(t), sample(t(2, 3), t(2, 3), approx="tanh")],
-    "scale": lambda t: [Sample(s.args, {"factor": 1.5}) for s in unary(t)],
-    "copy": unary,
-    "bias_add": lambda t: [
-        sample(t(3, 4), t(4)),
-        sample(t.turned(2, 3, 4), t(4), axis=-1),
-        sample(t.sliced(3, 2), t(3), axis=0),
-    ],
-    "bias_add_bwd": lambda t: [
-        sample(t(3, 4)), sample(t(2, 3, 4), axis=-1), sample(t.turned(3, 2), axis=0),
-    ],
-    "gemm": gemm,
-    "sum": lambda t: [
-        sample(t(3, 4)), sample(t.turned(2, 3, 4), axes=[-1]),
-        sample(t(2, 3), axes=[0, 1], keepdim=True), sample(t.sliced(2, 3), axes=0),
-    ],
-}  # fmt: skip
 
 
 # ---- the table in zoo/ ------------------------------------------------------------------------
@@ -169,19 +99,38 @@ KINDS: dict[str, Callable[[Maker], list[Sample]]] = {
     ],
 }  # fmt: skip
 
-NO_GRADIENT = ("relu_bwd", "gelu_bwd", "bias_add_bwd", "norm_bwd", "sincos_bwd", "cube", "argmost",
-               "momentum", "running")  # fmt: skip
+KINDS_WITHOUT = ("norm_bwd", "sincos_bwd", "cube", "argmost", "momentum", "running")
 ROWS = [*(("aicf", name) for name in MAIN), *(("kinds", name) for name in KINDS)]
 
 
+def has_gradient(namespace: str, name: str) -> bool:
+    """Known when tests are collected, where the table in zoo/ is not built yet."""
+    return bool(facts(name).grad) if namespace == "aicf" else name not in KINDS_WITHOUT
+
+
 def samples_of(
-    name: str, dtype: torch.dtype = torch.float64, device: str = "cpu", grad: bool | None = None
+    namespace: str,
+    name: str,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+    grad: bool | None = None,
 ) -> list[Sample]:
     """Those of a row; what requires a gradient is what the row declares, if not told."""
-    wanted = name not in NO_GRADIENT if grad is None else grad
-    found = {**MAIN, **KINDS}[name](Maker(dtype, device, wanted))
-    assert len(found) >= FEWEST
-    return found
+    wanted = has_gradient(namespace, name) if grad is None else grad
+    made = (MAIN if namespace == "aicf" else KINDS)[name](Maker(dtype, device, wanted))
+    assert len(made) >= FEWEST
+    return [_plainly(facts(name), one) if namespace == "aicf" else one for one in made]
+
+
+def _plainly(about: Facts, one: Sample) -> Sample:
+    """In torch's words, and without a gradient for what has none."""
+    none = {name for name, text in about.grad.items() if text == "none"}
+    names = [p.name for p in about.inputs]
+    args = [_detached(x) if n in none else x for n, x in zip(names, one.args, strict=False)]
+    kwargs = {k: _detached(x) if k in none else x for k, x in one.kwargs.items()}
+    if isinstance(kwargs.get("dtype"), str):
+        kwargs["dtype"] = DTYPES[kwargs["dtype"]]
+    return Sample(tuple(args), kwargs)
 
 
 # ---- other forms ------------------------------------------------------------------------------
@@ -189,38 +138,39 @@ def samples_of(
 
 def forms_of(op: Any, one: Sample) -> Iterator[tuple[Any, Sample]]:
     """A call of each overload of an op but the plain one."""
-    names = {o: getattr(op, o) for o in op.overloads() if o != "default"}
-    for name, overload in names.items():
+    namespace, _, name = str(op).partition(".")
+    about = facts(name, PACKAGES[namespace])
+    for form in op.overloads():
+        overload = getattr(op, form)
         given = one.copy()
-        plain = _plain(overload, given, name)
-        if "want" in name:
-            yield overload, Sample(plain.args, {**plain.kwargs, "want": [True, False]})
-        elif "out" in name:
+        plain = _on_device(about, given) if "dev" in form else given
+        if form == "default":
+            continue
+        if "want" in form:
+            wants = [i % 2 == 0 for i in range(len(about.outs))]
+            yield overload, Sample(plain.args, {**plain.kwargs, "want": wants})
+        elif "out" in form:
             yield overload, _into(op, overload, given, plain)
         else:
             yield overload, plain
 
 
-def _plain(overload: Any, given: Sample, name: str) -> Sample:
-    """With tensors for scalars where the overload takes them."""
+def _on_device(about: Facts, given: Sample) -> Sample:
+    """With tensors for scalars."""
+    found: list[torch.Tensor] = []
+    torch.utils._pytree.tree_map_only(torch.Tensor, found.append, (given.args, given.kwargs))
     kwargs = dict(given.kwargs)
-    for a in overload._schema.arguments if "dev" in name else ():
-        if str(a.type) == "Tensor" and isinstance(kwargs.get(a.name), int | float):
-            kwargs[a.name] = _scalar(overload, a.name, given, kwargs[a.name])
-        if str(a.type) == "Optional[Tensor]" and isinstance(kwargs.get(a.name), int | float):
-            kwargs[a.name] = torch.tensor([kwargs[a.name]], device=_first(given).device)
+    for p in about.scalars:
+        if isinstance(kwargs.get(p.name), bool | int | float):
+            kind = DTYPES[_variant(about, given)[p.name]]
+            kwargs[p.name] = torch.tensor([kwargs[p.name]], dtype=kind, device=found[0].device)
     return Sample(given.args, kwargs)
 
 
-def _first(one: Sample) -> torch.Tensor:
-    x: Any = one.args[0]
-    return x[0] if isinstance(x, list) else x
-
-
-def _scalar(overload: Any, name: str, given: Sample, value: Any) -> torch.Tensor:
-    x = _first(given)
-    dtype = {"seed": torch.int64, "lr": torch.float32}.get(name, x.dtype)
-    return torch.tensor([value], dtype=dtype, device=x.device)
+def _variant(about: Facts, given: Sample) -> Mapping[str, str]:
+    """The dtypes of a typed form that takes the tensors."""
+    inputs = [*given.args, *([None] * (len(about.inputs) - len(given.args)))]
+    return about.variants[suffix_of(about, inputs, given.kwargs.get("dtype"))]
 
 
 def _into(op: Any, overload: Any, given: Sample, plain: Sample) -> Sample:
@@ -228,12 +178,10 @@ def _into(op: Any, overload: Any, given: Sample, plain: Sample) -> Sample:
     args, kwargs = _detached((plain.args, plain.kwargs))
     args = torch.utils._pytree.tree_map(_dense, args)  # functional forms alone make dense ones
     outs = [a for a in overload._schema.arguments if a.alias_info and a.kwarg_only]
-    if "norm_bwd" in str(op):
-        found = op.default(*args, **kwargs)
-    else:
-        found = op.default(*_detached(given.args), **given.kwargs)
+    every = op.aux if "aux" in op.overloads() else op.default
+    found = every(*_detached(given.args), **_detached(given.kwargs))
     found = found if isinstance(found, tuple) else (found,)
-    made = {a.name: torch.full_like(x.contiguous(), 9) for a, x in zip(outs, found, strict=False)}
+    made = {a.name: torch.full_like(x.contiguous(), 9) for a, x in zip(outs, found, strict=True)}
     kwargs.pop("dtype", None)
     return Sample(args, {**kwargs, **made})
 

@@ -25,7 +25,7 @@ def outs_of(found: Any) -> list[Any]:
 def test_every_row(ops: Any, namespace: str, name: str, dynamic: bool) -> None:
     """The second sample: one with a layout and attributes of its own. What is written too."""
     op = getattr(getattr(ops, namespace), name)
-    one = samples_of(name, grad=False)[1]
+    one = samples_of(namespace, name, grad=False)[1]
     eager, compiled = one.copy(), one.copy()
     want = outs_of(op(*eager.args, **eager.kwargs))
     function = torch.compile(

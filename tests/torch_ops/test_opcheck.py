@@ -8,7 +8,9 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from torch_ops.samples import FEWEST, ROWS, forms_of, samples_of  # noqa: E402
+from rows import FEWEST, rows  # noqa: E402
+from rows.table import DTYPES  # noqa: E402
+from torch_ops.samples import MAIN, ROWS, forms_of, samples_of  # noqa: E402
 
 pytestmark = [pytest.mark.guests("torch"), pytest.mark.promise("TORCH-opcheck")]
 
@@ -16,7 +18,7 @@ pytestmark = [pytest.mark.guests("torch"), pytest.mark.promise("TORCH-opcheck")]
 @pytest.mark.parametrize("namespace, name", ROWS)
 def test_plain(ops: Any, namespace: str, name: str) -> None:
     op = getattr(getattr(ops, namespace), name)
-    samples = samples_of(name)
+    samples = samples_of(namespace, name)
     for one in samples:
         torch.library.opcheck(op.default, one.args, one.kwargs)
     assert len(samples) >= FEWEST
@@ -25,15 +27,15 @@ def test_plain(ops: Any, namespace: str, name: str) -> None:
 @pytest.mark.parametrize("namespace, name", ROWS)
 def test_other_forms(ops: Any, namespace: str, name: str) -> None:
     op = getattr(getattr(ops, namespace), name)
-    for overload, one in forms_of(op, samples_of(name)[1]):
+    for overload, one in forms_of(op, samples_of(namespace, name)[1]):
         torch.library.opcheck(overload, one.args, one.kwargs)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_other_dtypes(ops: Any, dtype: Any) -> None:
+@pytest.mark.parametrize("name", MAIN)
+def test_other_dtypes(ops: Any, name: str) -> None:
     """One sample a row: the dtype goes through fake kernel and gradient."""
-    for name in ("add", "gemm", "sum", "scale"):
-        one = samples_of(name, dtype)[1]
+    for word in {"f32", "bf16", "i64"} & set(rows()[name].dtypes):
+        one = samples_of("aicf", name, DTYPES[word])[1]
         utilities = ("test_schema", "test_faketensor", "test_autograd_registration")
         op = getattr(ops.aicf, name).default
         torch.library.opcheck(op, one.args, one.kwargs, test_utils=utilities)

@@ -8,15 +8,20 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+from rows.table import facts  # noqa: E402
 from torch_ops.samples import ROWS, samples_of  # noqa: E402
 
 pytestmark = pytest.mark.guests("torch")
 
-WRITES = ("momentum", "running")
+
+def writes(namespace: str, name: str) -> bool:
+    return facts(name).writes if namespace == "aicf" else name in ("momentum", "running")
 
 
 def stacked(args: Any, count: int) -> Any:
-    """Each tensor `count` times, times 1, 2, ... along a new first dim."""
+    """Each tensor `count` times along a new first dim, floats times 1, 2, ..."""
+    if isinstance(args, torch.Tensor) and not args.is_floating_point():
+        return torch.stack([args] * count)
     if isinstance(args, torch.Tensor):
         return torch.stack([args * (i + 1) for i in range(count)])
     if isinstance(args, list):
@@ -25,11 +30,11 @@ def stacked(args: Any, count: int) -> Any:
 
 
 @pytest.mark.promise("TORCH-vmap")
-@pytest.mark.parametrize("namespace, name", [r for r in ROWS if r[1] not in WRITES])
+@pytest.mark.parametrize("namespace, name", [r for r in ROWS if not writes(*r)])
 def test_vmap(ops: Any, namespace: str, name: str) -> None:
     """Over every tensor, and over the first alone, along its last dim."""
     op = getattr(getattr(ops, namespace), name)
-    one = samples_of(name, torch.float32, grad=False)[0]
+    one = samples_of(namespace, name, torch.float32, grad=False)[0]
     args = stacked(one.args, 3)
     found = torch.vmap(lambda *a: op(*a, **one.kwargs))(*args)
     pick = lambda x, i: torch.utils._pytree.tree_map(lambda t: t[i], x)  # noqa: E731
