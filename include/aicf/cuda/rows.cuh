@@ -46,6 +46,8 @@ constexpr int kWarp = 32;
 constexpr int kBlockPacks = 2048; // of a row, that a block holds: 32 KiB
 constexpr int kClusterBlocks = 8; // of a cluster at most: what every sm_90 has room for
 constexpr int kMostWarps = 16;    // of a block
+// Of a multiprocessor that holds rows in blocks: 64 registers each, 128 KiB on their way.
+constexpr int kThreads = 1024;
 
 template <int kValue> struct constant {
     static constexpr int value = kValue;
@@ -596,36 +598,40 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
 
 // The kernels of an op, in its own namespace, made of its `body`; `most`: packs of a row that a
 // thread holds at most, 4 or 8.
-#define AICF_ROWS_KERNELS(operands, most)                                                  \
-    template <typename T, int kPacks>                                                      \
-    __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)        \
-    {                                                                                      \
-        rows::lanes_team team = {p.shape.team};                                            \
-        body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                      \
-    }                                                                                      \
-    template <typename T>                                                                  \
-    __global__ void __launch_bounds__(rows::kBlockPacks / most) block(const operands<T> p) \
-    {                                                                                      \
-        rows::block_team team;                                                             \
-        body<most, 1>(p, team);                                                            \
-    }                                                                                      \
-    template <typename T> rows::kernels<operands<T>> kernels_of()                          \
-    {                                                                                      \
-        rows::kernels<operands<T>> k = {                                                   \
-            sizeof(T), most, {lanes<T, 1>, lanes<T, 2>, lanes<T, 4>, nullptr}, block<T>};  \
-        if constexpr (most == 8) {                                                         \
-            k.lanes[3] = lanes<T, 8>;                                                      \
-        }                                                                                  \
-        return k;                                                                          \
+#define AICF_ROWS_KERNELS(operands, most)                                                 \
+    template <typename T, int kPacks>                                                     \
+    __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)       \
+    {                                                                                     \
+        rows::lanes_team team = {p.shape.team};                                           \
+        body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                     \
+    }                                                                                     \
+    template <typename T>                                                                 \
+    __global__ void __launch_bounds__(                                                    \
+        rows::kBlockPacks / most, rows::kThreads * most / rows::kBlockPacks)              \
+        block(const operands<T> p)                                                        \
+    {                                                                                     \
+        rows::block_team team;                                                            \
+        body<most, 1>(p, team);                                                           \
+    }                                                                                     \
+    template <typename T> rows::kernels<operands<T>> kernels_of()                         \
+    {                                                                                     \
+        rows::kernels<operands<T>> k = {                                                  \
+            sizeof(T), most, {lanes<T, 1>, lanes<T, 2>, lanes<T, 4>, nullptr}, block<T>}; \
+        if constexpr (most == 8) {                                                        \
+            k.lanes[3] = lanes<T, 8>;                                                     \
+        }                                                                                 \
+        return k;                                                                         \
     }
 
 // The one for sm_90 and later, in a source of its own.
-#define AICF_ROWS_CLUSTER_KERNEL(operands, most)                                             \
-    template <typename T>                                                                    \
-    __global__ void __launch_bounds__(rows::kBlockPacks / most) cluster(const operands<T> p) \
-    {                                                                                        \
-        rows::cluster_team team;                                                             \
-        body<most, 1>(p, team);                                                              \
+#define AICF_ROWS_CLUSTER_KERNEL(operands, most)                             \
+    template <typename T>                                                    \
+    __global__ void __launch_bounds__(                                       \
+        rows::kBlockPacks / most, rows::kThreads * most / rows::kBlockPacks) \
+        cluster(const operands<T> p)                                         \
+    {                                                                        \
+        rows::cluster_team team;                                             \
+        body<most, 1>(p, team);                                              \
     }
 
 #endif

@@ -51,6 +51,26 @@ struct total {
     }
 };
 
+// Takes more elements into a total, which is rescaled once for all of them.
+template <int kSize>
+__device__ inline void
+take(float (&v)[2], const float (&x)[kSize])
+{
+    float top = v[0];
+#pragma unroll
+    for (int i = 0; i < kSize; i++) {
+        top = fmaxf(top, x[i]);
+    }
+    float base = base_of(top);
+    float sum = v[1] * exp(v[0] - base);
+#pragma unroll
+    for (int i = 0; i < kSize; i++) {
+        sum += exp(x[i] - base);
+    }
+    v[0] = top;
+    v[1] = sum;
+}
+
 } // namespace aicf::soft
 
 #endif
