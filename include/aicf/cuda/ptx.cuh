@@ -124,6 +124,23 @@ exp2_approx(float x)
     return y;
 }
 
+// NaN if one of the two is; -0 is below 0.
+__device__ inline float
+min_nan(float a, float b)
+{
+    float least;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+    return least;
+}
+
+__device__ inline float
+max_nan(float a, float b)
+{
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+}
+
 // ---- clusters -----------------------------------------------------------------------------------
 
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)

@@ -1,0 +1,232 @@
+// Numbers and their 8-bit stand-ins, x = (q - zero) * scale, with one scale for all or one for each
+// index of an axis: the frame of quantize and dequantize. All tensors dense: x and out [L, C, R],
+// scale and zero one or C.
+//
+// An op's file defines its kernels with the bodies of here and a functor `Map`, of which
+//   Map::in, Map::out            are the elements' types,
+//   map.grid(scale, zero)        is what an element needs of its channel, a Map::grid_t,
+//   map.unit(raw, grids)         maps what a thread moves at once, and
+//   map.one(x, grid)             one element.
+// vec moves kUnits times 16 bytes of the wider side a thread, and as many elements of the other; it
+// peels a head where both sides then are aligned. Else scalar, element by element. Bound by bytes.
+#ifndef AICF_CUDA_AFFINE_CUH
+#define AICF_CUDA_AFFINE_CUH
+
+#include <aicf/cuda/launch.cuh>
+#include <aicf/cuda/numeric.cuh>
+
+namespace aicf::affine {
+
+constexpr int kBlock = 256;
+constexpr int kUnits = 4; // of a thread: that many loads are on their way at once
+
+// Scale and zero of element i are those of index i / R % C.
+struct channels {
+    const float *scale;
+    const int32_t *zero; // NULL: 0
+    int64_t C, R;
+    bool one, narrow; // all elements have channel 0; indexes are below 2^31
+    divider by_r, by_c;
+};
+
+struct position {
+    int64_t c, r; // the channel, and the distance from where its run of R began
+};
+
+__device__ inline position
+find(const channels &ch, int64_t i)
+{
+    if (ch.one) {
+        return {0, 0};
+    }
+    if (ch.narrow) {
+        uint32_t run = divide(static_cast<uint32_t>(i), ch.by_r);
+        uint32_t outer = divide(run, ch.by_c);
+        return {run - outer * ch.by_c.divisor, static_cast<uint32_t>(i) - run * ch.by_r.divisor};
+    }
+    int64_t run = i / ch.R;
+    return {run % ch.C, i - run * ch.R};
+}
+
+template <typename Map>
+__device__ inline typename Map::grid_t
+grid_at(const Map &map, const channels &ch, int64_t c)
+{
+    return map.grid(ch.scale[c], ch.zero ? ch.zero[c] : 0);
+}
+
+// Elements moved at once: 16 bytes on the wider side.
+template <typename Map>
+constexpr int kSize = kPackBytes / static_cast<int>(
+                                       sizeof(typename Map::in) > sizeof(typename Map::out)
+                                           ? sizeof(typename Map::in)
+                                           : sizeof(typename Map::out));
+
+template <typename Map> using in_pack = pack<typename Map::in, kSize<Map>>;
+template <typename Map> using out_pack = pack<typename Map::out, kSize<Map>>;
+
+// Bytes as they lie in memory: a pack's lanes would be taken apart behind each load.
+template <int kBytes> struct alignas(kBytes) raw {
+    uint32_t word[kBytes / 4];
+};
+template <typename Map> using in_raw = raw<kSize<Map> *static_cast<int>(sizeof(typename Map::in))>;
+template <typename Map>
+using out_raw = raw<kSize<Map> *static_cast<int>(sizeof(typename Map::out))>;
+
+template <typename Map> struct operands {
+    const typename Map::in *x;
+    typename Map::out *out;
+    int64_t head, n;
+    channels ch;
+    Map map;
+};
+
+// The unit whose first element is number i; `common` is the grid of all where there is one.
+template <typename Map>
+__device__ inline out_raw<Map>
+map_unit(
+    const operands<Map> &p, const in_raw<Map> &held, int64_t i, const typename Map::grid_t &common)
+{
+    typename Map::grid_t grids[kSize<Map>];
+    if (p.ch.one) {
+#pragma unroll
+        for (int lane = 0; lane < kSize<Map>; lane++) {
+            grids[lane] = common;
+        }
+        return p.map.unit(held, grids);
+    }
+    position at = find(p.ch, i);
+    typename Map::grid_t grid = grid_at(p.map, p.ch, at.c);
+#pragma unroll
+    for (int lane = 0; lane < kSize<Map>; lane++) {
+        if (at.r == p.ch.R) {
+            at.r = 0;
+            at.c = at.c + 1 == p.ch.C ? 0 : at.c + 1;
+            grid = grid_at(p.map, p.ch, at.c);
+        }
+        grids[lane] = grid;
+        at.r++;
+    }
+    return p.map.unit(held, grids);
+}
+
+template <typename Map>
+__device__ inline void
+map_one(const operands<Map> &p, int64_t i)
+{
+    p.out[i] = p.map.one(p.x[i], grid_at(p.map, p.ch, find(p.ch, i).c));
+}
+
+// Requires both sides aligned to a unit behind p.head elements. Block 0 does the head and the tail.
+template <typename Map>
+__device__ inline void
+vec_body(const operands<Map> &p)
+{
+    constexpr int kLanes = kSize<Map>;
+    int64_t units = (p.n - p.head) / kLanes;
+    int64_t first = blockIdx.x * int64_t{kBlock * kUnits} + threadIdx.x;
+
+    in_raw<Map> held[kUnits];
+#pragma unroll
+    for (int u = 0; u < kUnits; u++) {
+        int64_t unit = first + u * kBlock;
+        if (unit < units) {
+            held[u] = *reinterpret_cast<const in_raw<Map> *>(p.x + p.head + unit * kLanes);
+        }
+    }
+    typename Map::grid_t common = {};
+    if (p.ch.one) {
+        common = grid_at(p.map, p.ch, 0);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; u++) {
+        int64_t unit = first + u * kBlock;
+        if (unit < units) {
+            int64_t i = p.head + unit * kLanes;
+            *reinterpret_cast<out_raw<Map> *>(p.out + i) = map_unit(p, held[u], i, common);
+        }
+    }
+
+    if (blockIdx.x == 0) {
+        int64_t tail = p.head + units * kLanes + threadIdx.x;
+        if (threadIdx.x < p.head) {
+            map_one(p, threadIdx.x);
+        }
+        if (tail < p.n) {
+            map_one(p, tail);
+        }
+    }
+}
+
+template <typename Map>
+__device__ inline void
+scalar_body(const operands<Map> &p)
+{
+    int64_t first = blockIdx.x * int64_t{kBlock * kUnits} + threadIdx.x;
+#pragma unroll
+    for (int u = 0; u < kUnits; u++) {
+        if (first + u * kBlock < p.n) {
+            map_one(p, first + u * kBlock);
+        }
+    }
+}
+
+// Elements before both sides are aligned to a unit; -1: they never are together.
+template <typename Map>
+int64_t
+head_together(const operands<Map> &p)
+{
+    for (int64_t head = 0; head < kSize<Map>; head++) {
+        if (reinterpret_cast<uintptr_t>(p.x + head) % sizeof(in_raw<Map>) == 0 &&
+            reinterpret_cast<uintptr_t>(p.out + head) % sizeof(out_raw<Map>) == 0) {
+            return head < p.n ? head : p.n;
+        }
+    }
+    return -1;
+}
+
+inline channels
+channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64_t R, int64_t S)
+{
+    channels ch = {scale, zero, C, R, S == 1, L * C * R < int64_t{1} << 31, {}, {}};
+    if (!ch.one && ch.narrow) {
+        ch.by_r = divider_of(R);
+        ch.by_c = divider_of(C);
+    }
+    return ch;
+}
+
+// Runs `vec` or, where the two sides are never aligned together, `scalar`. Requires n above 0
+// before channels_of.
+template <typename Map>
+aicf_status
+launch(
+    void (*vec)(operands<Map>), void (*scalar)(operands<Map>), operands<Map> p, aicf_stream stream)
+{
+    p.head = head_together(p);
+    if (p.head < 0) {
+        unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kBlock * kUnits));
+        return aicf::launch(scalar, blocks, kBlock, 0, stream, p);
+    }
+    unsigned blocks = static_cast<unsigned>(ceil_div(p.n / kSize<Map> + 1, kBlock * kUnits));
+    return aicf::launch(vec, blocks, kBlock, 0, stream, p);
+}
+
+} // namespace aicf::affine
+
+// The two kernels of an op, in the op's own namespace.
+#define AICF_AFFINE_KERNELS                                     \
+    template <typename Map>                                     \
+    __global__ void __launch_bounds__(affine::kBlock)           \
+        vec(const __grid_constant__ affine::operands<Map> p)    \
+    {                                                           \
+        affine::vec_body(p);                                    \
+    }                                                           \
+    template <typename Map>                                     \
+    __global__ void __launch_bounds__(affine::kBlock)           \
+        scalar(const __grid_constant__ affine::operands<Map> p) \
+    {                                                           \
+        affine::scalar_body(p);                                 \
+    }
+
+#endif
