@@ -245,6 +245,17 @@ columns_body(const operands<T, Math::kIn> &p)
 
 // ---- launches -----------------------------------------------------------------------------------
 
+// Threads along R, a power of two: short columns have a thread each where there are many.
+inline int
+width_for(int64_t N, int64_t R)
+{
+    int most = N <= 64 && R >= kBlock ? kBlock : rows::kWarp, width = 1;
+    while (width < R && width < most) {
+        width *= 2;
+    }
+    return width;
+}
+
 inline shape
 shape_of(int64_t L, int64_t N, int64_t R)
 {
@@ -252,11 +263,7 @@ shape_of(int64_t L, int64_t N, int64_t R)
     int64_t splits = N / kLeastPart < kMostSplits ? N / kLeastPart : kMostSplits;
     s.splits = splits > 1 ? splits : 1;
     s.share = ceil_div(N, s.splits);
-    // Short columns have a thread each where there are many.
-    int most = N <= 64 && R >= kBlock ? kBlock : rows::kWarp;
-    while (s.width < R && s.width < most) {
-        s.width *= 2;
-    }
+    s.width = width_for(N, R);
     s.tiles = ceil_div(R, s.width);
     return s;
 }

@@ -161,6 +161,15 @@ cluster_size()
     return size;
 }
 
+// Of the cluster among all of a grid of one dim.
+__device__ inline uint32_t
+cluster_index()
+{
+    uint32_t index;
+    asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+    return index;
+}
+
 // Every thread of the cluster arrives; what it wrote before is seen by who has waited.
 __device__ inline void
 cluster_arrive()

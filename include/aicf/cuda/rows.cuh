@@ -219,6 +219,27 @@ each(const span &s, Function f, const held<T, kPacks> &h, const More &...more)
     }
 }
 
+// The same with the index of the element in its row first.
+template <typename Function, typename T, int kPacks>
+__device__ inline void
+each_at(const span &s, Function f, const held<T, kPacks> &h)
+{
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        int i = s.first + k * s.step;
+        if (i < s.end) {
+            values<T> v = values_of(h, k);
+#pragma unroll
+            for (int lane = 0; lane < kPackSize<T>; lane++) {
+                f(i + lane, v.x[lane]);
+            }
+        }
+    }
+    if (s.edge >= 0) {
+        f(s.edge, to_f32(h.edge));
+    }
+}
+
 // out = f(x, ...), rounded once; `packed` as in load.
 template <typename Function, typename T, int kPacks, typename... More>
 __device__ inline void
@@ -234,6 +255,28 @@ store(T *out, const span &s, bool packed, Function f, const held<T, kPacks> &h, 
     }
     if (s.edge >= 0) {
         out[s.edge] = of_f32<T>(f(to_f32(h.edge), to_f32(more.edge)...));
+    }
+}
+
+// The same with the index of the element in its row first.
+template <typename Function, typename T, int kPacks>
+__device__ inline void
+store_at(T *out, const span &s, bool packed, Function f, const held<T, kPacks> &h)
+{
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        int i = s.first + k * s.step;
+        if (i < s.end) {
+            values<T> v = values_of(h, k);
+#pragma unroll
+            for (int lane = 0; lane < kPackSize<T>; lane++) {
+                v.x[lane] = f(i + lane, v.x[lane]);
+            }
+            store_values(out + i, packed, v.x);
+        }
+    }
+    if (s.edge >= 0) {
+        out[s.edge] = of_f32<T>(f(s.edge, to_f32(h.edge)));
     }
 }
 
@@ -290,17 +333,22 @@ reduce_lanes(float (&v)[kRows][kCount], int width, Combine combine)
 // these together.
 
 struct lanes_team {
-    int width;
+    int width;  // 16 or 32
+    int64_t at; // index of the block
+
+    __device__ lanes_team(int threads, int64_t block = blockIdx.x) : width(threads), at(block)
+    {
+    }
 
     __device__ int64_t row(int r, int rows) const
     {
-        int64_t team = (blockIdx.x * int64_t{blockDim.x} + threadIdx.x) / width;
-        return team * rows + r;
+        unsigned shift = width == kWarp ? 5 : 4;
+        return (at * (blockDim.x >> shift) + (threadIdx.x >> shift)) * rows + r;
     }
 
     template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
     {
-        int rank = static_cast<int>(threadIdx.x) % width;
+        int rank = static_cast<int>(threadIdx.x) & (width - 1);
         return row < s.count ? rows::span_of(x + row * s.n, s.n, rank, width, 0, 1) : nothing();
     }
 
@@ -385,7 +433,7 @@ struct cluster_team {
 
     __device__ int64_t row(int, int) const
     {
-        return blockIdx.x / ptx::cluster_size();
+        return ptx::cluster_index();
     }
 
     template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
@@ -542,6 +590,23 @@ threads_for(int64_t packs, int each)
     return static_cast<unsigned>((warps < 2 ? 2 : warps) * kWarp);
 }
 
+// A row of so many packs in lanes: those of each lane are 1 << power.
+inline int
+power_for(int64_t packs)
+{
+    int power = 0;
+    while (packs > int64_t{kWarp} << power) {
+        power++;
+    }
+    return power;
+}
+
+inline int
+team_for(int64_t packs)
+{
+    return packs <= kWarp / 2 ? kWarp / 2 : kWarp;
+}
+
 // Requires n * item <= 16 * kBlockPacks.
 template <typename P>
 aicf_status
@@ -558,11 +623,8 @@ launch(const kernels<P> &k, P p, aicf_stream stream)
         unsigned blocks = static_cast<unsigned>(p.shape.count);
         return aicf::launch(k.block, blocks, threads_for(packs, k.packs), 0, stream, p);
     }
-    int power = 0;
-    while (packs > kWarp << power) {
-        power++;
-    }
-    p.shape.team = packs <= kWarp / 2 ? kWarp / 2 : kWarp;
+    int power = power_for(packs);
+    p.shape.team = team_for(packs);
     int64_t teams = ceil_div(p.shape.count, power == 0 ? kRowsOf<1> : 1);
     int64_t threads = ceil_div(teams * p.shape.team, kWarp) * kWarp;
     int block = threads / kLanesBlock < kEnoughBlocks ? kWarp : kLanesBlock;
@@ -602,7 +664,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     template <typename T, int kPacks>                                                     \
     __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)       \
     {                                                                                     \
-        rows::lanes_team team = {p.shape.team};                                           \
+        rows::lanes_team team(p.shape.team);                                              \
         body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                     \
     }                                                                                     \
     template <typename T>                                                                 \

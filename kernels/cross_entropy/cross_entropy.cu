@@ -1,0 +1,351 @@
+// Cross entropy of logits [N, C, R] and targets [N, R] (cuda): logits dense, f32, f16 and bf16,
+// computed in f32 and rounded once; targets i64 or i32. `lse` and `divisor`, f32, are written where
+// they are not NULL. Logits are read once. Bound by bytes.
+//
+//   lanes_per_row  R = 1 and few classes: a row in the registers of up to a warp
+//   block_per_row  R = 1 and many: a block reads a row some packs ahead, with running totals
+//   columns        R > 1: threads side by side along R and, in turns, along C
+//
+// Where there is one result, each block of these sums its lines in a fixed order into the
+// workspace, a pair (losses, weights) a block, and `combine` sums the pairs.
+#include <aicf_ops/cross_entropy.h>
+
+#include "cross_entropy.cuh"
+
+namespace aicf::cross_entropy {
+
+constexpr int kBlock = 256;
+constexpr int kLanesPacks = 4;       // of a row, that a lane holds at most
+constexpr int kCombine = 512;        // threads of `combine`
+constexpr int64_t kMostParts = 8192; // said in the row's workspaces too
+
+template <typename T> struct operands {
+    const T *logits;
+    T *out;         // of `none`, else NULL
+    float *lse;     // or NULL
+    float *divisor; // of `none`, or NULL
+    float *parts;   // [blocks, 2], NULL of `none`
+    rules<T> rule;
+    int64_t lines, R;
+    int team;      // of lanes, or threads along R: a power of two
+    int64_t tiles; // of columns, along R
+    int64_t jobs;  // blocks that there would be if each did its part of the work once
+};
+
+// Of a line, for label smoothing: (sum of w (x - shift), sum of w). The shift, an element of the
+// line, keeps the digits of logits that are large and near each other.
+template <typename T>
+__device__ inline float
+shift_of(const operands<T> &p, const T *line)
+{
+    float x = p.rule.smoothing > 0 ? to_f32(*line) : 0.0f;
+    return isfinite(x) ? x : 0.0f;
+}
+
+template <typename T>
+__device__ inline void
+smooth(const operands<T> &p, float (&v)[2], int64_t i, float x, float shift)
+{
+    float w = p.rule.weight_of(i);
+    v[0] += w * (x - shift);
+    v[1] += w;
+}
+
+// Writes what there is of a line, adds its (loss, weight) to `sums`. `first` is its first logit.
+template <typename T>
+__device__ inline void
+finish(
+    const operands<T> &p, int64_t line, const T *first, const float (&total)[2],
+    const float (&smoothed)[2], float shift, float (&sums)[2])
+{
+    int64_t t = p.rule.target_of(line);
+    float log_sum = logf(total[1]);
+    float weight = p.rule.weight_of_target(t);
+    float loss = weight; // 0 or NaN
+
+    if (t != p.rule.ignore_index && p.rule.is_class(t)) {
+        loss = weight * ((total[0] - to_f32(first[t * p.R])) + log_sum);
+        if (p.rule.smoothing > 0) {
+            float all = smoothed[1] * ((total[0] - shift) + log_sum) - smoothed[0];
+            float share = p.rule.smoothing / static_cast<float>(p.rule.C);
+            loss = (1.0f - p.rule.smoothing) * loss + share * all;
+        }
+    }
+    if (p.lse) {
+        p.lse[line] = total[0] + log_sum;
+    }
+    if (p.out) {
+        p.out[line] = of_f32<T>(loss);
+    }
+    sums[0] += loss;
+    sums[1] += weight;
+}
+
+// What a block leaves: the sums of its threads.
+template <typename T>
+__device__ inline void
+leave(const operands<T> &p, float (&sums)[2])
+{
+    if (p.parts) {
+        float v[1][2] = {{sums[0], sums[1]}};
+        rows::block_team team;
+        team.reduce(v, rows::add{});
+        if (threadIdx.x == 0) {
+            p.parts[blockIdx.x * 2] = v[0][0];
+            p.parts[blockIdx.x * 2 + 1] = v[0][1];
+        }
+    } else if (p.divisor && blockIdx.x == 0 && threadIdx.x == 0) {
+        *p.divisor = 1.0f;
+    }
+}
+
+// ---- lanes --------------------------------------------------------------------------------------
+
+template <int kPacks, typename T>
+__device__ inline void
+lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
+{
+    constexpr int kRows = rows::kRowsOf<kPacks>;
+    rows::shape shape = {p.lines, static_cast<int>(p.rule.C), p.team};
+    rows::held<T, kPacks> x[kRows];
+    rows::span at[kRows];
+    float top[kRows][1], sum[kRows][1], smoothed[kRows][2] = {}, shift[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        int64_t row = team.row(r, kRows);
+        at[r] = team.span_of(p.logits, shape, row);
+        rows::load(x[r], p.logits + row * shape.n, at[r]);
+        top[r][0] = -INFINITY;
+        sum[r][0] = 0.0f;
+    }
+
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        rows::each(at[r], [&](float v) { top[r][0] = fmaxf(top[r][0], v); }, x[r]);
+    }
+    team.lanes(top, soft::largest{});
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        float base = soft::base_of(top[r][0]);
+        rows::each(at[r], [&](float v) { sum[r][0] += soft::exp(v - base); }, x[r]);
+    }
+    team.lanes(sum, rows::add{});
+    if (p.rule.smoothing > 0) {
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+            int64_t row = team.row(r, kRows);
+            shift[r] = row < p.lines ? shift_of(p, p.logits + row * shape.n) : 0.0f;
+            auto take = [&](int i, float v) { smooth(p, smoothed[r], i, v, shift[r]); };
+            rows::each_at(at[r], take, x[r]);
+        }
+        team.lanes(smoothed, rows::add{});
+    }
+
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        int64_t row = team.row(r, kRows);
+        if (static_cast<int>(threadIdx.x) % p.team == r && row < p.lines) {
+            float total[2] = {top[r][0], sum[r][0]};
+            finish(p, row, p.logits + row * shape.n, total, smoothed[r], shift[r], sums);
+        }
+    }
+}
+
+template <typename T, int kPacks>
+__global__ void
+__launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
+{
+    float sums[2] = {};
+    for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
+        lanes_rows<kPacks>(p, rows::lanes_team(p.team, i), sums);
+    }
+    leave(p, sums);
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+template <typename T>
+__global__ void
+__launch_bounds__(kBlock) block_per_row(const operands<T> p)
+{
+    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    rows::block_team team;
+    float sums[2] = {};
+    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x) {
+        const T *in[1] = {p.logits + row * p.rule.C};
+        float shift = shift_of(p, in[0]);
+        float total[1][2] = {{-INFINITY, 0.0f}}, smoothed[1][2] = {};
+        rows::stream<4>(in, 0, p.rule.C, rank, threads, [&](int64_t i, const auto &x) {
+            soft::take(total[0], x[0]);
+            if (p.rule.smoothing > 0) {
+#pragma unroll
+                for (int lane = 0; lane < static_cast<int>(sizeof(x[0]) / sizeof(float)); lane++) {
+                    smooth(p, smoothed[0], i + lane, x[0][lane], shift);
+                }
+            }
+        });
+        team.reduce(total, soft::total{});
+        if (p.rule.smoothing > 0) {
+            team.reduce(smoothed, rows::add{});
+        }
+        if (rank == 0) {
+            finish(p, row, in[0], total[0], smoothed[0], shift, sums);
+        }
+    }
+    leave(p, sums);
+}
+
+// ---- columns ------------------------------------------------------------------------------------
+
+template <typename T>
+__global__ void
+__launch_bounds__(kBlock) columns(const operands<T> p)
+{
+    int column = static_cast<int>(threadIdx.x) % p.team;
+    int turn = static_cast<int>(threadIdx.x) / p.team, turns = kBlock / p.team;
+    float sums[2] = {};
+    for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
+        int64_t n = i / p.tiles, r = i % p.tiles * p.team + column;
+        bool mine = r < p.R;
+        const T *in[1] = {p.logits + n * p.rule.C * p.R + r};
+        float shift = mine ? shift_of(p, in[0]) : 0.0f;
+        float total[2] = {-INFINITY, 0.0f}, smoothed[2] = {};
+        int64_t end = mine ? p.rule.C : 0;
+        passes::for_column(in, p.R, turn, end, turns, [&](int64_t c, const auto &x) {
+            soft::take(total, x[0]);
+            if (p.rule.smoothing > 0) {
+#pragma unroll
+                for (int k = 0; k < static_cast<int>(sizeof(x[0]) / sizeof(float)); k++) {
+                    smooth(p, smoothed, c + k * turns, x[0][k], shift);
+                }
+            }
+        });
+        passes::reduce_column<soft::total>(total, p.team);
+        if (p.rule.smoothing > 0) {
+            passes::reduce_column<rows::add>(smoothed, p.team);
+        }
+        if (mine && turn == 0) {
+            finish(p, n * p.R + r, in[0], total, smoothed, shift, sums);
+        }
+    }
+    leave(p, sums);
+}
+
+// ---- combine ------------------------------------------------------------------------------------
+
+template <typename T>
+__global__ void
+__launch_bounds__(kCombine)
+    combine(const float *parts, int count, bool mean, T *out, float *divisor)
+{
+    float v[1][2] = {};
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kCombine) {
+        v[0][0] += parts[i * 2];
+        v[0][1] += parts[i * 2 + 1];
+    }
+    rows::block_team team;
+    team.reduce(v, rows::add{});
+    if (threadIdx.x == 0) {
+        float by = mean ? v[0][1] : 1.0f;
+        *out = of_f32<T>(v[0][0] / by);
+        if (divisor) {
+            *divisor = by;
+        }
+    }
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+template <typename T>
+aicf_status
+launch_lines(
+    const operands<T> &p, int64_t blocks, int block, void (*kernel)(operands<T>),
+    aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
+    aicf_stream stream)
+{
+    operands<T> q = p;
+    q.jobs = blocks;
+    blocks = blocks < kMostParts ? blocks : kMostParts;
+    bool none = reduction == AICF_CROSS_ENTROPY_REDUCTION_NONE;
+    q.out = none ? out : nullptr;
+    q.divisor = none ? divisor : nullptr;
+    q.parts = none ? nullptr : static_cast<float *>(workspace);
+    // Of nothing a sum is 0 and a mean NaN; `none` still has a divisor.
+    aicf_status status = aicf_ok();
+    if (blocks > 0 || (none && divisor)) {
+        unsigned grid = static_cast<unsigned>(blocks > 0 ? blocks : 1);
+        status = aicf::launch(kernel, grid, static_cast<unsigned>(block), 0, stream, q);
+    }
+    if (status.kind || none) {
+        return status;
+    }
+    return aicf::launch(
+        combine<T>, 1, kCombine, 0, stream, q.parts, static_cast<int>(blocks),
+        reduction == AICF_CROSS_ENTROPY_REDUCTION_MEAN, out, divisor);
+}
+
+template <typename T>
+aicf_status
+launch_rows(
+    operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
+    aicf_stream stream)
+{
+    void (*const kernels[])(operands<T>) = {
+        lanes_per_row<T, 1>, lanes_per_row<T, 2>, lanes_per_row<T, kLanesPacks>};
+    int64_t packs = p.rule.C / kPackSize<T>;
+    if (packs > rows::kWarp * kLanesPacks) {
+        int64_t warps = ceil_div(packs, rows::kWarp * 4);
+        int block = static_cast<int>(warps < kBlock / rows::kWarp ? warps * rows::kWarp : kBlock);
+        return launch_lines(
+            p, p.lines, block, block_per_row<T>, reduction, out, divisor, workspace, stream);
+    }
+    int power = rows::power_for(packs);
+    p.team = rows::team_for(packs);
+    int64_t threads = ceil_div(p.lines, power == 0 ? rows::kRowsOf<1> : 1) * p.team;
+    int block = threads / rows::kLanesBlock < rows::kEnoughBlocks ? rows::kWarp : rows::kLanesBlock;
+    return launch_lines(
+        p, ceil_div(threads, block), block, kernels[power], reduction, out, divisor, workspace,
+        stream);
+}
+
+template <typename T>
+aicf_status
+launch_columns(
+    operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
+    aicf_stream stream)
+{
+    p.team = passes::width_for(p.rule.C, p.R);
+    p.tiles = ceil_div(p.R, p.team);
+    int64_t blocks = p.R == 0 ? 0 : p.lines / p.R * p.tiles;
+    return launch_lines(p, blocks, kBlock, columns<T>, reduction, out, divisor, workspace, stream);
+}
+
+} // namespace aicf::cross_entropy
+
+#define LAUNCHER(kernel, T, I, suffix)                                                         \
+    aicf_status aicf_cuda_cross_entropy_##kernel##_##suffix(                                   \
+        const T *logits, const I *target, const T *weight, T *out, float *lse, float *divisor, \
+        int64_t N, int64_t C, int64_t R, aicf_cross_entropy_reduction reduction,               \
+        int64_t ignore_index, double label_smoothing, void *workspace, aicf_stream stream)     \
+    {                                                                                          \
+        using D = aicf::device_t<T>;                                                           \
+        aicf::cross_entropy::operands<D> p = {};                                               \
+        p.logits = aicf::device(logits);                                                       \
+        p.lse = lse;                                                                           \
+        p.rule = {target, sizeof(I) == 8, aicf::device(weight),                                \
+                  C,      ignore_index,   static_cast<float>(label_smoothing)};                \
+        p.lines = N * R;                                                                       \
+        p.R = R;                                                                               \
+        return aicf::cross_entropy::launch_##kernel(                                           \
+            p, reduction, aicf::device(out), divisor, workspace, stream);                      \
+    }
+
+#define LAUNCHERS(T, suffix)                    \
+    LAUNCHER(rows, T, int64_t, suffix##_i64)    \
+    LAUNCHER(rows, T, int32_t, suffix##_i32)    \
+    LAUNCHER(columns, T, int64_t, suffix##_i64) \
+    LAUNCHER(columns, T, int32_t, suffix##_i32)
+
+LAUNCHERS(float, f32)
+LAUNCHERS(aicf_f16, f16)
+LAUNCHERS(aicf_bf16, bf16)
