@@ -16,26 +16,34 @@ order_stride(const aicf_tensor *t, int dim)
     return below;
 }
 
-/* Sorted by stride, each stride is the product of the sizes below it. */
-bool
-order_gapless(const aicf_tensor *t)
+int
+order_innermost(const aicf_tensor *t, int *dims)
 {
     int64_t expect = 1;
-    if (t->dense) {
-        return true;
-    }
+    int count = 0;
     while (expect < t->numel) {
         int64_t size = 0;
         order_walk walk = order_begin(t);
         while (order_next(&walk)) {
-            size = walk.stride == expect ? walk.size : size;
+            if (walk.stride == expect) {
+                size = walk.size;
+                dims[count] = walk.dim;
+            }
         }
         if (size == 0) {
-            return false;
+            return -1;
         }
         expect *= size;
+        count++;
     }
-    return true;
+    return count;
+}
+
+bool
+order_gapless(const aicf_tensor *t)
+{
+    int dims[AICF_MAX_DIMS];
+    return t->dense || order_innermost(t, dims) >= 0;
 }
 
 bool

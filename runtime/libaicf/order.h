@@ -39,6 +39,11 @@ order_next(order_walk *walk)
 /* The stride of one dim; that of a dim of size 1 as if nothing lay between it and the next. */
 int64_t order_stride(const aicf_tensor *t, int dim);
 
+/* The dims of size other than 1, the innermost first, to `dims`, which has room for all; returns
+   how many they are, -1 if there are gaps or elements twice: sorted by stride, each stride is the
+   product of the sizes below it. */
+int order_innermost(const aicf_tensor *t, int *dims);
+
 /* No gaps and no element twice: row-major after some permutation of the dims. */
 bool order_gapless(const aicf_tensor *t);
 

@@ -6,6 +6,8 @@
 #include "prepare.h"
 #include "select.h"
 
+#include <string.h>
+
 static const aicf_status internal = {AICF_INTERNAL, 0, 0, 0, 0};
 
 /* Lengths of lists are the caller's: none is negative, and all tensors can be counted. */
@@ -114,19 +116,53 @@ aicf_op_prepare(const aicf_tensor *t, aicf_call *call)
     return select_kernel(&b, call, backend);
 }
 
-/* The memory order of the row's `order`, where that tensor has the out's shape and no gaps. */
+/* Puts the dims of size 1 between the `count` others, which stand in `dims` with the innermost
+   first. Where they lie shows no stride, and matters where the out is longer along them: the first
+   ones outside of all, a last one just inside of the dim to its left, others just outside of the
+   one to their right. */
+static void
+order_ones(const aicf_tensor *model, int *dims, int count)
+{
+    int first = 0, last = model->rank - 1;
+    while (first < last && model->sizes[first] == 1) {
+        first++;
+    }
+    while (last > first && model->sizes[last] == 1) {
+        last--;
+    }
+    for (int i = model->rank - 1; i >= 0; i--) {
+        if (model->sizes[i] != 1) {
+            continue;
+        }
+        int beside = i == model->rank - 1 ? last : i + 1, at = 0;
+        while (at < count && (i < first || dims[at] != beside)) {
+            at++;
+        }
+        at += first < i && i < model->rank - 1;
+        memmove(dims + at + 1, dims + at, sizeof *dims * (size_t)(count - at));
+        dims[at] = i;
+        count++;
+    }
+}
+
+/* The memory order of the row's `order`, where that tensor has the out's rank and no gaps. */
 static void
 order_as(aicf_inferred *out, const aicf_tensor *model)
 {
+    int dims[AICF_MAX_DIMS];
     int64_t below = 1;
-    bool same = !model->absent && !model->dense && model->rank == out->rank;
-    for (int i = 0; same && i < out->rank; i++) {
-        same = model->sizes[i] == out->sizes[i];
+    bool alike = !model->absent && !model->dense && model->rank == out->rank;
+    int count = alike ? order_innermost(model, dims) : -1;
+    for (int i = 0; count >= 0 && i < out->rank; i++) {
+        count = out->sizes[i] == 0 ? -1 : count;
     }
-    out->ordered = same && order_gapless(model);
-    for (int i = out->rank - 1; out->ordered && i >= 0; i--) {
-        out->strides[i] = out->sizes[i] == 1 ? below : model->strides[i];
-        below *= out->sizes[i];
+    out->ordered = count >= 0;
+    if (out->ordered) {
+        order_ones(model, dims, count);
+    }
+    for (int k = 0; out->ordered && k < out->rank; k++) {
+        out->strides[dims[k]] = below;
+        below *= out->sizes[dims[k]];
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -249,6 +250,28 @@ def test_the_order_of_memory_is_that_of_infer() -> None:
         found = order_of(x.shape, x)
         counted = [i for i, n in enumerate(x.shape) if n > 1 and x.numel()]
         assert [found[i] for i in counted] == [spec.strides[i] for i in counted]
+
+
+@pytest.mark.promise("TORCH7", "OUTS-order")
+def test_an_out_of_another_shape_lies_in_the_order_too() -> None:
+    """Two texts of one rule again: dims of size 1 are longer in the out, the rest is as it was."""
+    import aicf_rt
+    from aicf_cuda import add
+    from aicf_rt.torch_kernels import order_of
+
+    source = random.Random(2)
+    for order in itertools.permutations(range(4)):
+        shape = [source.choice([1, 2, 3]) for _ in order]
+        x = torch.empty([shape[i] for i in order]).permute([order.index(i) for i in range(4)])
+        full = [n if n > 1 else source.choice([1, 4]) for n in shape]
+        given = aicf_rt.Spec(x.shape, x.dtype, strides=x.stride())
+        (spec,) = add.infer(given, aicf_rt.Spec(full, x.dtype))
+        found = order_of(spec.shape, x)
+        assert [s for s, n in zip(found, full, strict=True) if n > 1] == [
+            s for s, n in zip(spec.strides, full, strict=True) if n > 1
+        ], (order, shape, full)
+        longer = [i for i, n in enumerate(shape) if n > 1]
+        assert sorted(longer, key=lambda i: x.stride(i)) == sorted(longer, key=lambda i: found[i])
 
 
 def view(source: random.Random) -> Any:

@@ -156,34 +156,44 @@ def unsupported(row: Row, name: str, why: str) -> Unsupported:
 
 
 def order_of(shape: Sequence[Any], model: torch.Tensor | None) -> tuple[Any, ...]:
-    """The strides of an omitted out: those of `model` where it has this shape, elements and no
-    gaps, else row-major; as `order_as` in libaicf. Sizes and strides may be symbolic."""
-    as_model = model is not None and same_shape(model.shape, shape) and gapless(model)
-    as_model = as_model and not is_empty(shape)
-    strides: list[Any] = []
+    """The strides of an omitted out: in the order of `model` where that has its rank and no gaps,
+    and the out elements, else row-major; as `order_as` in libaicf. Sizes and strides may be
+    symbolic."""
+    order = None
+    if model is not None and len(model.shape) == len(shape) and not is_empty(shape):
+        order = innermost(model)
+    strides: list[Any] = [1] * len(shape)
     below: Any = 1
-    for i in range(len(shape) - 1, -1, -1):
-        placed = as_model and model is not None and not is_known(shape[i] == 1)
-        strides.append(model.stride(i) if placed and model is not None else below)
+    for i in range(len(shape))[::-1] if order is None else order:
+        strides[i] = below
         below = below * (1 if isinstance(shape[i], int) and shape[i] == 0 else shape[i])
-    return tuple(reversed(strides))
+    return tuple(strides)
 
 
-def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    return len(a) == len(b) and all(is_known(m == n) for m, n in zip(a, b, strict=True))
-
-
-def gapless(x: torch.Tensor) -> bool:
-    """Whether sorted by stride each stride is the product of the sizes below it."""
-    dims = [(x.stride(i), n) for i, n in enumerate(x.shape) if not is_known(n == 1)]
+def innermost(x: torch.Tensor) -> list[int] | None:
+    """The dims, the innermost first; None if sorted by stride not each stride is the product of the
+    sizes below it. Of the dims of size 1 the first ones are put outside of all, a last one just
+    inside of the dim to its left, others just outside of the one to their right."""
+    ones = [i for i, n in enumerate(x.shape) if is_known(n == 1)]
+    rest = [i for i in range(x.dim()) if i not in ones]
+    order: list[int] = []
     expected: Any = 1
-    while dims:
-        found = next((d for d in reversed(dims) if is_known(d[0] == expected)), None)
+    while rest:
+        found = next((i for i in reversed(rest) if is_known(x.stride(i) == expected)), None)
         if found is None:
-            return False
-        dims.remove(found)
-        expected = expected * found[1]
-    return True
+            return None
+        rest.remove(found)
+        order.append(found)
+        expected = expected * x.shape[found]
+    first, last = min(order, default=x.dim()), max(order, default=0)
+    for i in reversed(ones):
+        if i < first:
+            order.append(i)
+        elif i + 1 < x.dim():
+            order.insert(order.index(i + 1) + 1, i)
+        else:
+            order.insert(order.index(last), i)
+    return order
 
 
 def is_empty(shape: Sequence[Any]) -> bool:
