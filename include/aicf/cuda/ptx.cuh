@@ -19,7 +19,7 @@ shared_address(const void *p)
 
 // ---- arithmetic ---------------------------------------------------------------------------------
 
-// The larger and the smaller; NaN if one of them is NaN.
+// The larger and the smaller; NaN if one of them is NaN. -0 is below 0.
 __device__ inline float
 max_nan(float a, float b)
 {
@@ -122,23 +122,6 @@ exp2_approx(float x)
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
-}
-
-// NaN if one of the two is; -0 is below 0.
-__device__ inline float
-min_nan(float a, float b)
-{
-    float least;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
-    return least;
-}
-
-__device__ inline float
-max_nan(float a, float b)
-{
-    float most;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
-    return most;
 }
 
 // ---- clusters -----------------------------------------------------------------------------------
