@@ -30,7 +30,7 @@ print((package - start) * 1e3, (time.process_time() - package) * 1e3)
 
 # All that the call path is made of.
 SOURCES = ("bench/calls", "bench/peers", "include/aicf", "runtime/core", "runtime/libaicf",
-           "kernels/add", "templates")  # fmt: skip
+           "kernels/binary", "templates")  # fmt: skip
 
 
 def ask(*words: str) -> str:

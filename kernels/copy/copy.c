@@ -25,7 +25,7 @@ turned_plan(turned *t, const aicf_view *x, const aicf_view *out, int64_t item)
     const aicf_view *const views[] = {x, out};
     aicf_lines *w = &t->w;
     aicf_lines_plan(w, views, 2);
-    w->item = item;
+    w->item[0] = w->item[1] = item;
     const int last = w->rank - 1;
     int along = 0;
     while (along < last && w->dims[along].step[0] != 1) {
@@ -70,9 +70,12 @@ tile_at(const turned *t, int64_t index)
         out += digit * w->dims[d].step[1];
     }
     const int64_t rows = row->size - i, columns = column->size - j;
-    return (tile){w->data[0] + x * w->item,  w->data[1] + out * w->item,
-                  rows < SIDE ? rows : SIDE, columns < SIDE ? columns : SIDE,
-                  column->step[0],           row->step[1]};
+    return (tile){w->data[0] + x * w->item[0],
+                  w->data[1] + out * w->item[1],
+                  rows < SIDE ? rows : SIDE,
+                  columns < SIDE ? columns : SIDE,
+                  column->step[0],
+                  row->step[1]};
 }
 
 #define SAME(x) (x)

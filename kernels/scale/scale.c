@@ -6,7 +6,7 @@
 
 enum { GRAIN = 32768 }; /* elements a part: long beside the cost of waking a thread */
 
-#define TIMES(x, factor) ((x) * (factor))
+#define TIMES(x, p) ((x) * p[0])
 
 #define SCALE(T, s)                                                                     \
     AICF_UNARY_LINE(scale, T, s, TIMES)                                                 \
@@ -16,9 +16,9 @@ enum { GRAIN = 32768 }; /* elements a part: long beside the cost of waking a thr
         aicf_stream stream)                                                             \
     {                                                                                   \
         const aicf_view *const views[] = {x, out};                                      \
-        const aicf_acc_##s value = (aicf_acc_##s)aicf_scalar_real(factor);              \
+        const aicf_acc_##s p[2] = {(aicf_acc_##s)aicf_scalar_real(factor)};             \
         (void)A, (void)stream;                                                          \
-        return aicf_lines_run(views, 2, sizeof(T), GRAIN, scale_line_##s, &value);      \
+        return aicf_lines_run(views, 2, sizeof(T), GRAIN, scale_line_##s, p);           \
     }
 
 AICF_REALS(SCALE)

@@ -5,7 +5,7 @@
 
 #include <aicf/cpu/real.h>
 
-enum { AICF_LINES_VIEWS = 3 };
+enum { AICF_LINES_VIEWS = 4 };
 
 /* One line: `n` elements of each view, from at[view] on, step[view] elements apart. */
 typedef void aicf_line_fn(char *const *at, const int64_t *step, int64_t n, const void *context);
@@ -16,8 +16,8 @@ typedef struct aicf_lines_dim {
 } aicf_lines_dim;
 
 typedef struct aicf_lines {
-    int views, rank; /* rank at least 1; lines run along the last dim */
-    int64_t item;    /* bytes of an element, the same in all views */
+    int views, rank;                /* rank at least 1; lines run along the last dim */
+    int64_t item[AICF_LINES_VIEWS]; /* bytes of an element */
     aicf_lines_dim dims[AICF_MAX_RANK];
     char *data[AICF_LINES_VIEWS];
     aicf_line_fn *line;
@@ -94,7 +94,7 @@ aicf_lines_next(const aicf_lines *w, int64_t *digits, char **at)
         const aicf_lines_dim *dim = &w->dims[d];
         bool wraps = ++digits[d] == dim->size;
         for (int i = 0; i < w->views; i++) {
-            at[i] += dim->step[i] * (wraps ? 1 - dim->size : 1) * w->item;
+            at[i] += dim->step[i] * (wraps ? 1 - dim->size : 1) * w->item[i];
         }
         if (!wraps) {
             return;
@@ -120,13 +120,13 @@ aicf_lines_part(void *context, int64_t begin, int64_t end)
         digits[d] = line % w->dims[d].size;
         line /= w->dims[d].size;
         for (int i = 0; i < w->views; i++) {
-            start[i] += digits[d] * w->dims[d].step[i] * w->item;
+            start[i] += digits[d] * w->dims[d].step[i] * w->item[i];
         }
     }
     while (begin < end) {
         int64_t n = inner->size - first < end - begin ? inner->size - first : end - begin;
         for (int i = 0; i < w->views; i++) {
-            at[i] = start[i] + first * inner->step[i] * w->item;
+            at[i] = start[i] + first * inner->step[i] * w->item[i];
         }
         w->line(at, inner->step, n, w->context);
         begin += n;
@@ -158,11 +158,12 @@ aicf_lines_numel(const aicf_view *view)
     return numel;
 }
 
-/* Runs `line` over all elements of views[0 .. count), in parts of `grain` elements. */
+/* Runs `line` over all elements of views[0 .. count), of item[i] bytes in view i, in parts of
+   `grain` elements. */
 static inline aicf_status
-aicf_lines_run(
-    const aicf_view *const *views, int count, int64_t item, int64_t grain, aicf_line_fn *line,
-    const void *context)
+aicf_lines_run_items(
+    const aicf_view *const *views, int count, const int64_t *item, int64_t grain,
+    aicf_line_fn *line, const void *context)
 {
     const int64_t numel = aicf_lines_numel(views[count - 1]);
     if (views[count - 1]->rank == 1 && numel <= grain) { /* small, one line: nothing to plan */
@@ -176,7 +177,9 @@ aicf_lines_run(
     } else if (numel > 0) {
         aicf_lines w;
         aicf_lines_plan(&w, views, count);
-        w.item = item;
+        for (int i = 0; i < count; i++) {
+            w.item[i] = item[i];
+        }
         w.line = line;
         w.context = context;
         aicf_parallel_for(numel, grain, aicf_lines_part, &w);
@@ -184,47 +187,60 @@ aicf_lines_run(
     return aicf_ok();
 }
 
-/* ---- lines of one formula
- * ------------------------------------------------------------------------- */
+/* The same where elements have one size in all views. */
+static inline aicf_status
+aicf_lines_run(
+    const aicf_view *const *views, int count, int64_t item, int64_t grain, aicf_line_fn *line,
+    const void *context)
+{
+    const int64_t items[AICF_LINES_VIEWS] = {item, item, item, item};
+    return aicf_lines_run_items(views, count, items, grain, line, context);
+}
 
-/* Defines <name>_line_<s>: out = FORMULA(x, p), in the accumulator type; p is the value that the
-   context points to, 0 without one. One loop a pattern of steps, so that the compiler vectorises
-   the common ones. */
-#define AICF_UNARY_LINE(name, T, s, FORMULA)                                     \
-    AICF_INLINE void name##_steps_##s(                                           \
-        const T *x, T *out, int64_t n, int64_t dx, int64_t dout, aicf_acc_##s p) \
-    {                                                                            \
-        (void)p;                                                                 \
-        AICF_INDEPENDENT                                                         \
-        for (int64_t i = 0; i < n; i++) {                                        \
-            const aicf_acc_##s x_i = aicf_load_##s(x + i * dx);                  \
-            aicf_store_##s(out + i * dout, FORMULA(x_i, p));                     \
-        }                                                                        \
-    }                                                                            \
-                                                                                 \
-    AICF_CLONES static void name##_line_##s(                                     \
-        char *const *at, const int64_t *step, int64_t n, const void *context)    \
-    {                                                                            \
-        const T *x = (const T *)at[0];                                           \
-        T *out = (T *)at[1];                                                     \
-        const aicf_acc_##s p = context ? *(const aicf_acc_##s *)context : 0;     \
-        if (step[0] == 1 && step[1] == 1) {                                      \
-            name##_steps_##s(x, out, n, 1, 1, p);                                \
-        } else {                                                                 \
-            name##_steps_##s(x, out, n, step[0], step[1], p);                    \
-        }                                                                        \
+/* ---- lines of one formula ------------------------------------------------------------ */
+
+/* Defines <name>_line_<s>: out = FORMULA(x, p), in the accumulator type; p[0] and p[1] are those
+   that the context points to, 0 without one. One loop a pattern of steps, so that the compiler
+   vectorises the common ones. */
+#define AICF_UNARY_LINE(name, T, s, FORMULA)                                            \
+    AICF_INLINE void name##_steps_##s(                                                  \
+        const T *x, T *out, int64_t n, int64_t dx, int64_t dout, const aicf_acc_##s *q) \
+    {                                                                                   \
+        const aicf_acc_##s p[2] = {q ? q[0] : 0, q ? q[1] : 0};                         \
+        (void)p;                                                                        \
+        AICF_INDEPENDENT                                                                \
+        for (int64_t i = 0; i < n; i++) {                                               \
+            const aicf_acc_##s x_i = aicf_load_##s(x + i * dx);                         \
+            aicf_store_##s(out + i * dout, FORMULA(x_i, p));                            \
+        }                                                                               \
+    }                                                                                   \
+                                                                                        \
+    AICF_CLONES static void name##_line_##s(                                            \
+        char *const *at, const int64_t *step, int64_t n, const void *context)           \
+    {                                                                                   \
+        const T *x = (const T *)at[0];                                                  \
+        T *out = (T *)at[1];                                                            \
+        const aicf_acc_##s *p = (const aicf_acc_##s *)context;                          \
+        if (step[0] == 1 && step[1] == 1) {                                             \
+            name##_steps_##s(x, out, n, 1, 1, p);                                       \
+        } else {                                                                        \
+            name##_steps_##s(x, out, n, step[0], step[1], p);                           \
+        }                                                                               \
     }
 
-/* Defines <name>_line_<s>: out = FORMULA(x, y), in the accumulator type. */
-#define AICF_BINARY_LINE(name, T, s, FORMULA)                                            \
+/* Defines <name>_line_<s>: out = FORMULA(x, y, p), likewise. */
+#define AICF_BINARY_LINE_WITH(name, T, s, FORMULA)                                       \
     AICF_INLINE void name##_steps_##s(                                                   \
-        const T *x, const T *y, T *out, int64_t n, int64_t dx, int64_t dy, int64_t dout) \
+        const T *x, const T *y, T *out, int64_t n, int64_t dx, int64_t dy, int64_t dout, \
+        const aicf_acc_##s *q)                                                           \
     {                                                                                    \
+        const aicf_acc_##s p[2] = {q ? q[0] : 0, q ? q[1] : 0};                          \
+        (void)p;                                                                         \
         AICF_INDEPENDENT                                                                 \
         for (int64_t i = 0; i < n; i++) {                                                \
             const aicf_acc_##s x_i = aicf_load_##s(x + i * dx);                          \
             const aicf_acc_##s y_i = aicf_load_##s(y + i * dy);                          \
-            aicf_store_##s(out + i * dout, FORMULA(x_i, y_i));                           \
+            aicf_store_##s(out + i * dout, FORMULA(x_i, y_i, p));                        \
         }                                                                                \
     }                                                                                    \
                                                                                          \
@@ -233,16 +249,25 @@ aicf_lines_run(
     {                                                                                    \
         const T *x = (const T *)at[0], *y = (const T *)at[1];                            \
         T *out = (T *)at[2];                                                             \
-        (void)context;                                                                   \
+        const aicf_acc_##s *p = (const aicf_acc_##s *)context;                           \
         if (step[0] == 1 && step[1] == 1 && step[2] == 1) {                              \
-            name##_steps_##s(x, y, out, n, 1, 1, 1);                                     \
+            name##_steps_##s(x, y, out, n, 1, 1, 1, p);                                  \
         } else if (step[0] == 1 && step[1] == 0 && step[2] == 1) {                       \
-            name##_steps_##s(x, y, out, n, 1, 0, 1);                                     \
+            name##_steps_##s(x, y, out, n, 1, 0, 1, p);                                  \
         } else if (step[0] == 0 && step[1] == 1 && step[2] == 1) {                       \
-            name##_steps_##s(x, y, out, n, 0, 1, 1);                                     \
+            name##_steps_##s(x, y, out, n, 0, 1, 1, p);                                  \
         } else {                                                                         \
-            name##_steps_##s(x, y, out, n, step[0], step[1], step[2]);                   \
+            name##_steps_##s(x, y, out, n, step[0], step[1], step[2], p);                \
         }                                                                                \
     }
+
+/* Defines <name>_line_<s>: out = FORMULA(x, y). */
+#define AICF_BINARY_LINE(name, T, s, FORMULA)                                                     \
+    AICF_INLINE aicf_acc_##s name##_of_##s(aicf_acc_##s x, aicf_acc_##s y, const aicf_acc_##s *p) \
+    {                                                                                             \
+        (void)p;                                                                                  \
+        return FORMULA(x, y);                                                                     \
+    }                                                                                             \
+    AICF_BINARY_LINE_WITH(name, T, s, name##_of_##s)
 
 #endif

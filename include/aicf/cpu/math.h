@@ -212,7 +212,9 @@ aicf_sigmoid_f64(double x)
 #define aicf_tanh(x) AICF_OF_REAL(aicf_tanh, x)(x)
 #define aicf_sigmoid(x) AICF_OF_REAL(aicf_sigmoid, x)(x)
 #define aicf_erfc(x) AICF_OF_REAL(aicf_erfc, x)(x)
-#define aicf_select(condition, x, y) AICF_OF_REAL(aicf_select, x)(condition, x, y)
+#define aicf_select(condition, x, y) AICF_OF_REAL(aicf_select, (x) + (y))(condition, x, y)
+#define aicf_abs(x) _Generic((x), float: fabsf, double: fabs)(x)
+#define aicf_sqrt(x) _Generic((x), float: sqrtf, double: sqrt)(x)
 #define aicf_clamp(x, low, high) AICF_OF_REAL(aicf_clamp, x)(x, low, high)
 
 #endif
