@@ -29,7 +29,7 @@ typedef struct slope_plan {
 #define CROSS_ENTROPY_BWD(T, s, acc, I, i)                                                        \
     aicf_status aicf_cpu_cross_entropy_bwd_loop_##s##_##i(                                        \
         const T *gy, const T *logits, const I *target, const aicf_acc_##s *lse,                   \
-        const aicf_acc_##s *divisor, const T *weight, T *gx, int64_t N, int64_t C, int64_t R,     \
+        const aicf_acc_##s *divisor, const T *weight, T *gx, int64_t N, int64_t R, int64_t C,     \
         aicf_cross_entropy_bwd_reduction reduction, int64_t ignore_index, double label_smoothing, \
         aicf_stream stream)                                                                       \
     {                                                                                             \

@@ -235,7 +235,7 @@ launch_columns(operands<T> p, void *workspace, aicf_stream stream)
 #define LAUNCHER(kernel, T, I, suffix)                                                            \
     aicf_status aicf_cuda_cross_entropy_bwd_##kernel##_##suffix(                                  \
         const T *gy, const T *logits, const I *target, const float *lse, const float *divisor,    \
-        const T *weight, T *gx, int64_t N, int64_t C, int64_t R,                                  \
+        const T *weight, T *gx, int64_t N, int64_t R, int64_t C,                                  \
         aicf_cross_entropy_bwd_reduction reduction, int64_t ignore_index, double label_smoothing, \
         void *workspace, aicf_stream stream)                                                      \
     {                                                                                             \
