@@ -36,6 +36,13 @@ min_nan(float a, float b)
     return c;
 }
 
+// A value that the compiler knows nothing about, at no cost.
+__device__ inline void
+opaque(uint32_t &x)
+{
+    asm volatile("" : "+r"(x));
+}
+
 // ---- asynchronous copies ------------------------------------------------------------------------
 
 // 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros;

@@ -1,0 +1,311 @@
+// layer_norm and rms_norm over the rows of a dense matrix (cuda), f32, f16 and bf16, computed in
+// f32: out = (x - mean) * rstd * weight + bias, of rms_norm without mean and bias. out may be
+// exactly x; any addresses. Bound by bytes: x is read once while a row fits into the registers of
+// a cluster (aicf/cuda/rows.cuh), else it is streamed three times.
+//
+// The variance is that of the deviations from the mean, and the mean is corrected by their sum, so
+// that a row far from 0 keeps its digits. Where squares overflow, the row is taken again scaled
+// down, which is exact.
+#ifndef AICF_KERNELS_ROW_NORM_CUH
+#define AICF_KERNELS_ROW_NORM_CUH
+
+#define AICF_HEADER(op) <aicf_ops/op.h>
+#include AICF_HEADER(AICF_OP)
+
+#include <cfloat>
+
+#include <aicf/cuda/rows.cuh>
+
+namespace aicf::AICF_OP {
+
+enum { layer_norm_centred = 1, rms_norm_centred = 0 };
+#define AICF_CENTRED_OF(op) op##_centred
+#define AICF_CENTRED(op) AICF_CENTRED_OF(op)
+constexpr bool kCentred = AICF_CENTRED(AICF_OP);
+
+constexpr int kMostPacks = 4;
+constexpr float kSmall = 0x1p-96f; // squares of what was scaled by it are finite, sums of them too
+
+template <typename T> struct operands {
+    const T *x, *weight, *bias; // weight and bias may be NULL
+    T *out;
+    float *mean, *rstd; // may be NULL
+    float eps;
+    rows::shape shape;
+};
+
+// ---- a row's terms ------------------------------------------------------------------------------
+
+// Element x becomes (x * scale - mean - shift) * factor: `mean` is an f32, `shift` what it lacks.
+struct terms {
+    float scale = 1.0f, mean = 0.0f, shift = 0.0f, factor = 0.0f;
+
+    __device__ float deviation(float x) const
+    {
+        return kCentred ? fmaf(x, scale, -mean) : x * scale;
+    }
+
+    __device__ float operator()(float x) const
+    {
+        return kCentred ? (deviation(x) - shift) * factor : deviation(x) * factor;
+    }
+
+    // Of the sums of the deviations and of their squares.
+    __device__ void settle(const float (&sum)[2], float count, float eps)
+    {
+        shift = kCentred ? sum[0] / count : 0.0f;
+        float var = fmaxf(sum[1] / count - shift * shift, 0.0f);
+        if (scale == 1.0f) {
+            factor = 1.0f / sqrtf(var + eps);
+        } else {
+            // eps is nothing beside such a variance, but where it is 0.
+            factor = var > 0.0f ? 1.0f / sqrtf(var) : 1.0f / (sqrtf(eps) * kSmall);
+        }
+        factor = isnan(sum[1]) ? sum[1] : factor; // which fmaxf dropped
+    }
+
+    // Whether the row is to be taken again; then it is scaled down.
+    __device__ bool overflowed(float squares)
+    {
+        if (scale < 1.0f || squares <= FLT_MAX) {
+            return false;
+        }
+        scale = kSmall;
+        return true;
+    }
+
+    template <typename T> __device__ void save(const operands<T> &p, int64_t row) const
+    {
+        if (p.mean) {
+            p.mean[row] = (mean + shift) / scale;
+        }
+        if (p.rstd) {
+            p.rstd[row] = factor * scale;
+        }
+    }
+};
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// kSize elements from any address. They are never written by these kernels, so that the loads may
+// go ahead of the stores.
+template <typename T, int kSize>
+__device__ inline void
+coefficients(const T *from, bool packed, float (&c)[kSize])
+{
+    if constexpr (kSize == kPackSize<T>) {
+        if (packed) {
+            uint4 w = __ldg(reinterpret_cast<const uint4 *>(from));
+            unpack(words{{w.x, w.y, w.z, w.w}}, c, T{});
+            return;
+        }
+    }
+#pragma unroll
+    for (int lane = 0; lane < kSize; lane++) {
+        c[lane] = to_f32(__ldg(from + lane));
+    }
+}
+
+// out[i ..] = x, normalised and weighed. `even`: weight and bias have the phase of the row.
+template <typename T, int kSize>
+__device__ inline void
+write(
+    const operands<T> &p, T *out, int64_t i, bool packed, bool even, const terms &t,
+    const float (&x)[kSize])
+{
+    float y[kSize], w[kSize], b[kSize];
+    if (p.weight) {
+        coefficients(p.weight + i, even, w);
+    }
+    if (kCentred && p.bias) {
+        coefficients(p.bias + i, even, b);
+    }
+#pragma unroll
+    for (int lane = 0; lane < kSize; lane++) {
+        y[lane] = t(x[lane]);
+        y[lane] = p.weight ? y[lane] * w[lane] : y[lane];
+        y[lane] = kCentred && p.bias ? y[lane] + b[lane] : y[lane];
+    }
+    rows::store_values(out + i, packed, y);
+}
+
+template <typename T>
+__device__ inline bool
+even_with(const operands<T> &p, const T *row)
+{
+    return (!p.weight || rows::same_phase(row, p.weight)) &&
+           (!kCentred || !p.bias || rows::same_phase(row, p.bias));
+}
+
+// ---- rows that are held -------------------------------------------------------------------------
+
+__device__ inline bool
+leads(const rows::lanes_team &team)
+{
+    return static_cast<int>(threadIdx.x) % team.width == 0;
+}
+
+__device__ inline bool
+leads(const rows::block_team &)
+{
+    return threadIdx.x == 0;
+}
+
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+__device__ inline bool
+leads(const rows::cluster_team &)
+{
+    return threadIdx.x == 0 && ptx::cluster_rank() == 0;
+}
+#endif
+
+// Lets nothing that was computed of x outlive this point: 16-bit packs would be kept as f32, in
+// twice the registers, rather than unpacked anew.
+template <int kPacks, int kRows, typename T>
+__device__ inline void
+forget(rows::held<T, kPacks> (&x)[kRows])
+{
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            for (uint32_t &word : x[r].pack[k].word) {
+                ptx::opaque(word);
+            }
+        }
+    }
+}
+
+template <int kPacks, int kRows, typename T, typename Team>
+__device__ inline void
+settle(
+    const operands<T> &p, Team &team, rows::held<T, kPacks> (&x)[kRows],
+    const rows::span (&at)[kRows], terms (&t)[kRows])
+{
+    float count = static_cast<float>(p.shape.n);
+    bool again = true;
+#pragma unroll 1
+    while (again) {
+        if (kCentred) {
+            float sum[kRows][1] = {};
+#pragma unroll
+            for (int r = 0; r < kRows; r++) {
+                rows::each(at[r], [&](float v) { sum[r][0] += v * t[r].scale; }, x[r]);
+            }
+            team.reduce(sum, rows::add{});
+#pragma unroll
+            for (int r = 0; r < kRows; r++) {
+                t[r].mean = sum[r][0] / count;
+            }
+            forget(x);
+        }
+        float sums[kRows][2] = {};
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+            auto take = [&](float v) {
+                float d = t[r].deviation(v);
+                sums[r][0] += d;
+                sums[r][1] += d * d;
+            };
+            rows::each(at[r], take, x[r]);
+        }
+        team.reduce(sums, rows::add{});
+        forget(x);
+        again = false;
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+            t[r].settle(sums[r], count, p.eps);
+            again = t[r].overflowed(sums[r][1]) || again;
+        }
+        again = __any_sync(0xffffffff, again); // teams of lanes share a warp
+    }
+}
+
+template <int kPacks, int kRows, typename T, typename Team>
+__device__ inline void
+body(const operands<T> &p, Team &team)
+{
+    rows::held<T, kPacks> x[kRows];
+    rows::span at[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        int64_t row = team.row(r, kRows);
+        at[r] = team.span_of(p.x, p.shape, row);
+        rows::load(x[r], p.x + row * p.shape.n, at[r]);
+    }
+
+    terms t[kRows];
+    settle(p, team, x, at, t);
+
+    bool packed = rows::same_phase(p.x, static_cast<const T *>(p.out));
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        int64_t row = team.row(r, kRows);
+        bool even = even_with(p, p.x + row * p.shape.n);
+        T *out = p.out + row * p.shape.n;
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            int i = at[r].first + k * at[r].step;
+            if (i < at[r].end) {
+                write(p, out, i, packed, even, t[r], rows::values_of(x[r], k).x);
+            }
+        }
+        if (at[r].edge >= 0) {
+            float edge[1] = {to_f32(x[r].edge)};
+            write(p, out, at[r].edge, false, false, t[r], edge);
+        }
+        if (row < p.shape.count && leads(team)) {
+            t[r].save(p, row);
+        }
+    }
+}
+
+template <typename T>
+operands<device_t<T>>
+operands_of(
+    const T *x, const T *weight, const T *bias, T *out, float *mean, float *rstd, int64_t L,
+    int64_t N, double eps)
+{
+    return {
+        device(x),
+        device(weight),
+        device(bias),
+        device(out),
+        mean,
+        rstd,
+        static_cast<float>(eps),
+        {L, static_cast<int>(N), 0}};
+}
+
+} // namespace aicf::AICF_OP
+
+#define AICF_LAUNCHER_NAME(op, kernel, suffix) aicf_cuda_##op##_##kernel##_##suffix
+#define AICF_LAUNCHER_OF(op, kernel, suffix) AICF_LAUNCHER_NAME(op, kernel, suffix)
+
+// Defines the launchers of a kernel by RUN(T, operands, L, N, stream).
+#define AICF_layer_norm_LAUNCHER(kernel, T, suffix, RUN)                                         \
+    aicf_status AICF_LAUNCHER_OF(AICF_OP, kernel, suffix)(                                       \
+        const T *x, const T *weight, const T *bias, T *out, float *mean, float *rstd, int64_t L, \
+        int64_t N, double eps, aicf_stream stream)                                               \
+    {                                                                                            \
+        return RUN(                                                                              \
+            aicf::AICF_OP::operands_of(x, weight, bias, out, mean, rstd, L, N, eps), L, N,       \
+            stream);                                                                             \
+    }
+#define AICF_rms_norm_LAUNCHER(kernel, T, suffix, RUN)                                           \
+    aicf_status AICF_LAUNCHER_OF(AICF_OP, kernel, suffix)(                                       \
+        const T *x, const T *weight, T *out, float *rstd, int64_t L, int64_t N, double eps,      \
+        aicf_stream stream)                                                                      \
+    {                                                                                            \
+        return RUN(                                                                              \
+            aicf::AICF_OP::operands_of<T>(x, weight, nullptr, out, nullptr, rstd, L, N, eps), L, \
+            N, stream);                                                                          \
+    }
+#define AICF_LAUNCHER_FOR(op) AICF_##op##_LAUNCHER
+#define AICF_LAUNCHER_BY(op) AICF_LAUNCHER_FOR(op)
+#define AICF_ROW_NORM_LAUNCHERS(kernel, RUN)                  \
+    AICF_LAUNCHER_BY(AICF_OP)(kernel, float, f32, RUN)        \
+        AICF_LAUNCHER_BY(AICF_OP)(kernel, aicf_f16, f16, RUN) \
+            AICF_LAUNCHER_BY(AICF_OP)(kernel, aicf_bf16, bf16, RUN)
+
+#endif
