@@ -274,6 +274,22 @@ def test_an_out_of_another_shape_lies_in_the_order_too() -> None:
         assert sorted(longer, key=lambda i: x.stride(i)) == sorted(longer, key=lambda i: found[i])
 
 
+@pytest.mark.promise("TORCH7", "OUTS-order")
+def test_dims_of_size_1_are_put_where_the_out_may_be_longer() -> None:
+    """Channels last of one row, or one column, as strides alone do not say."""
+    import aicf_rt
+    from aicf_cuda import max_pool2d_bwd
+    from aicf_rt.torch_kernels import order_of
+
+    for p, q in [(1, 3), (3, 1), (3, 3)]:
+        gy = torch.empty(2, p, q, 5).permute(0, 3, 1, 2)
+        spec = aicf_rt.Spec(gy.shape, gy.dtype, strides=gy.stride())
+        at = aicf_rt.Spec(gy.shape, torch.int64, strides=gy.stride())
+        (out,) = max_pool2d_bwd.infer(spec, at, H=2 * p, W=2 * q, window=2, stride=2)
+        want = (2 * p * 2 * q * 5, 1, 2 * q * 5, 5)
+        assert out.strides == want == order_of(out.shape, gy)
+
+
 def view(source: random.Random) -> Any:
     """Of some dims, permuted, with gaps here and there."""
     rank = source.randint(0, 4)

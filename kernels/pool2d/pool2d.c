@@ -1,0 +1,253 @@
+/* max_pool2d and avg_pool2d on the CPU, dense NCHW and NHWC, f16 and bf16 computed in f32. An out's
+   elements are met row by row: of equals the first is the largest, and every NaN is larger than all
+   before it. Outs are made a line at a time: side by side along a row, or along the channels.
+   Bound by bytes. */
+#define HEADER_OF(op) <aicf_ops/op.h>
+#define HEADER(op) HEADER_OF(op)
+#include HEADER(AICF_OP)
+
+#include <math.h>
+
+#include <aicf/cpu/window.h>
+
+#define LARGEST_max_pool2d 1
+#define LARGEST_avg_pool2d 0
+#define LARGEST AICF_JOIN(LARGEST, AICF_OP)
+
+enum {
+    LINE = 256,   /* outs side by side */
+    GRAIN = 32768 /* elements a part: long beside the cost of waking a thread */
+};
+
+typedef struct pool {
+    const void *x;
+    void *out;
+    int64_t *indices; /* NULL: not asked for */
+    int64_t channels;
+    aicf_axis y, z; /* rows and columns */
+    bool include_pad;
+} pool;
+
+typedef struct place {
+    int64_t first, step; /* of a line's elements, as indices */
+} place;
+
+#if LARGEST
+#define TAKE(T, s)                                                                         \
+    AICF_INLINE void take_steps_##s(                                                       \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
+    {                                                                                      \
+        if (!at) {                                                                         \
+            AICF_INDEPENDENT                                                               \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                const aicf_acc_##s v = aicf_load_##s(x + i * step);                        \
+                value[i] = (v > value[i]) | (v != v) ? v : value[i];                       \
+            }                                                                              \
+            return;                                                                        \
+        }                                                                                  \
+        AICF_INDEPENDENT                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            const aicf_acc_##s v = aicf_load_##s(x + i * step);                            \
+            const bool larger = (v > value[i]) | (v != v);                                 \
+            value[i] = larger ? v : value[i];                                              \
+            at[i] = larger ? from.first + i * from.step : at[i];                           \
+        }                                                                                  \
+    }
+#else
+#define TAKE(T, s)                                                                         \
+    AICF_INLINE void take_steps_##s(                                                       \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
+    {                                                                                      \
+        (void)at, (void)from;                                                              \
+        AICF_INDEPENDENT                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            value[i] += aicf_load_##s(x + i * step);                                       \
+        }                                                                                  \
+    }
+#endif
+
+#define POOL(T, s)                                                                            \
+    TAKE(T, s)                                                                                \
+                                                                                              \
+    AICF_CLONES static void take_##s(                                                         \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n)    \
+    {                                                                                         \
+        if (step == 1) {                                                                      \
+            take_steps_##s(value, at, from, x, 1, n);                                         \
+        } else if (step == 2) {                                                               \
+            take_steps_##s(value, at, from, x, 2, n);                                         \
+        } else {                                                                              \
+            take_steps_##s(value, at, from, x, step, n);                                      \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    static void begin_##s(aicf_acc_##s *value, int64_t n)                                     \
+    {                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            value[i] = LARGEST ? -(aicf_acc_##s)INFINITY : 0;                                 \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    /* One row of a plane: the outs `o` of it. */                                             \
+    static void row_##s(const pool *p, int64_t plane, int64_t row, aicf_span o)               \
+    {                                                                                         \
+        const aicf_span rows = aicf_axis_elements(&p->y, row), all = {0, p->z.size};          \
+        const aicf_span taps = aicf_axis_taps(&p->z, all, o);                                 \
+        const int64_t width = p->z.size, stride = p->z.stride;                                \
+        const T *x = (const T *)p->x + plane * p->y.size * width;                             \
+        const int64_t to = (plane * p->y.outs + row) * p->z.outs + o.begin;                   \
+        int64_t *at = p->indices ? p->indices + to : NULL;                                    \
+        aicf_acc_##s value[LINE];                                                             \
+        begin_##s(value, o.end - o.begin);                                                    \
+        for (int64_t i = o.begin; at && i < o.end; i++) {                                     \
+            at[i - o.begin] = rows.begin * width + aicf_axis_elements(&p->z, i).begin;        \
+        }                                                                                     \
+        for (int64_t h = rows.begin; h < rows.end; h++) {                                     \
+            for (int64_t tap = taps.begin; tap < taps.end; tap++) {                           \
+                const aicf_span q = aicf_axis_at_tap(&p->z, tap, all, o);                     \
+                const int64_t skip = q.begin - o.begin;                                       \
+                const int64_t first = h * width + q.begin * stride - p->z.pad + tap;          \
+                const place from = {first, stride};                                           \
+                if (q.begin < q.end) {                                                        \
+                    take_##s(                                                                 \
+                        value + skip, at ? at + skip : NULL, from, x + first, stride,         \
+                        q.end - q.begin);                                                     \
+                }                                                                             \
+            }                                                                                 \
+        }                                                                                     \
+        const int64_t height = aicf_axis_count(&p->y, row, p->include_pad);                   \
+        T *out = (T *)p->out + to;                                                            \
+        for (int64_t i = o.begin; i < o.end; i++) {                                           \
+            aicf_acc_##s v = value[i - o.begin];                                              \
+            if (!LARGEST) {                                                                   \
+                v /= (aicf_acc_##s)(height * aicf_axis_count(&p->z, i, p->include_pad));      \
+            }                                                                                 \
+            aicf_store_##s(out + i - o.begin, v);                                             \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    static void rows_##s(void *context, int64_t begin, int64_t end)                           \
+    {                                                                                         \
+        const pool *p = (const pool *)context;                                                \
+        for (int64_t i = begin; i < end; i++) {                                               \
+            for (int64_t q = 0; q < p->z.outs; q += LINE) {                                   \
+                const aicf_span o = {q, aicf_least(q + LINE, p->z.outs)};                     \
+                row_##s(p, i / p->y.outs, i % p->y.outs, o);                                  \
+            }                                                                                 \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    /* One pixel of an image: the channels [c, c + n). */                                     \
+    static void pixel_##s(const pool *p, int64_t image, int64_t pixel, int64_t c, int64_t n)  \
+    {                                                                                         \
+        const int64_t width = p->z.size, row = pixel / p->z.outs, column = pixel % p->z.outs; \
+        const aicf_span rows = aicf_axis_elements(&p->y, row);                                \
+        const aicf_span columns = aicf_axis_elements(&p->z, column);                          \
+        const T *x = (const T *)p->x + image * p->y.size * width * p->channels + c;           \
+        const int64_t to = (image * p->y.outs * p->z.outs + pixel) * p->channels + c;         \
+        int64_t *at = p->indices ? p->indices + to : NULL;                                    \
+        aicf_acc_##s value[LINE], count = 1;                                                  \
+        begin_##s(value, n);                                                                  \
+        for (int64_t i = 0; at && i < n; i++) {                                               \
+            at[i] = rows.begin * width + columns.begin;                                       \
+        }                                                                                     \
+        for (int64_t h = rows.begin; h < rows.end; h++) {                                     \
+            for (int64_t w = columns.begin; w < columns.end; w++) {                           \
+                const place from = {h * width + w, 0};                                        \
+                take_##s(value, at, from, x + from.first * p->channels, 1, n);                \
+            }                                                                                 \
+        }                                                                                     \
+        if (!LARGEST) {                                                                       \
+            count = (aicf_acc_##s)(                                                           \
+                aicf_axis_count(&p->y, row, p->include_pad) *                                 \
+                aicf_axis_count(&p->z, column, p->include_pad));                              \
+        }                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            aicf_store_##s((T *)p->out + to + i, value[i] / count);                           \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    static void pixels_##s(void *context, int64_t begin, int64_t end)                         \
+    {                                                                                         \
+        const pool *p = (const pool *)context;                                                \
+        const int64_t outs = p->y.outs * p->z.outs;                                           \
+        for (int64_t i = begin; i < end; i++) {                                               \
+            for (int64_t c = 0; c < p->channels; c += LINE) {                                 \
+                pixel_##s(p, i / outs, i % outs, c, aicf_least(LINE, p->channels - c));       \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+AICF_REALS(POOL)
+
+/* Lines a part, of `n` outs each. */
+static int64_t
+grain_of(const pool *p, int64_t n)
+{
+    const int64_t taps = aicf_least(p->y.window, p->y.size) * aicf_least(p->z.window, p->z.size);
+    return aicf_most(1, GRAIN / aicf_most(n, 1) / taps);
+}
+
+/* Runs one of the above for all outs. */
+static aicf_status
+planes(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
+{
+    aicf_parallel_for(
+        N * p->channels * p->y.outs, grain_of(p, p->z.outs), part, (void *)(uintptr_t)p);
+    return aicf_ok();
+}
+
+static aicf_status
+nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
+{
+    aicf_parallel_for(
+        N * p->y.outs * p->z.outs, grain_of(p, p->channels), part, (void *)(uintptr_t)p);
+    return aicf_ok();
+}
+
+#define LAUNCHER_OF(op, kernel, s) aicf_cpu_##op##_##kernel##_##s
+#define LAUNCHER(op, kernel, s) LAUNCHER_OF(op, kernel, s)
+
+#if LARGEST
+#define LAUNCH(T, s, kernel, run, part)                                                    \
+    aicf_status LAUNCHER(AICF_OP, kernel, s)(                                              \
+        const T *x, T *out, int64_t *indices, int64_t N, int64_t C, int64_t H, int64_t W,  \
+        int64_t P0, int64_t Q0, int64_t P, int64_t Q, const int64_t window[2],             \
+        const int64_t stride[2], const int64_t pad[2], bool ceil_mode, aicf_stream stream) \
+    {                                                                                      \
+        const pool p = {                                                                   \
+            x,                                                                             \
+            out,                                                                           \
+            indices,                                                                       \
+            C,                                                                             \
+            aicf_axis_of(H, P, window, stride, pad, 0),                                    \
+            aicf_axis_of(W, Q, window, stride, pad, 1),                                    \
+            false};                                                                        \
+        (void)P0, (void)Q0, (void)ceil_mode, (void)stream;                                 \
+        return run(&p, N, part##_##s);                                                     \
+    }
+#else
+#define LAUNCH(T, s, kernel, run, part)                                                         \
+    aicf_status LAUNCHER(AICF_OP, kernel, s)(                                                   \
+        const T *x, T *out, int64_t N, int64_t C, int64_t H, int64_t W, int64_t P0, int64_t Q0, \
+        int64_t P, int64_t Q, const int64_t window[2], const int64_t stride[2],                 \
+        const int64_t pad[2], bool ceil_mode, bool count_include_pad, aicf_stream stream)       \
+    {                                                                                           \
+        const pool p = {                                                                        \
+            x,                                                                                  \
+            out,                                                                                \
+            NULL,                                                                               \
+            C,                                                                                  \
+            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
+            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
+            count_include_pad};                                                                 \
+        (void)P0, (void)Q0, (void)ceil_mode, (void)stream;                                      \
+        return run(&p, N, part##_##s);                                                          \
+    }
+#endif
+
+#define LAUNCHERS(T, s)              \
+    LAUNCH(T, s, loop, planes, rows) \
+    LAUNCH(T, s, loop_nhwc, nhwc, pixels)
+
+AICF_REALS(LAUNCHERS)

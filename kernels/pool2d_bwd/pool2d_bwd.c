@@ -1,0 +1,210 @@
+/* max_pool2d_bwd and avg_pool2d_bwd on the CPU, dense NCHW and NHWC: each element of gx gathers
+   from the windows that hold it, in their order, summed in f32 (f64 in f64) and rounded once. An
+   index that names no element of its window is met by none. Bound by bytes. */
+#define HEADER_OF(op) <aicf_ops/op.h>
+#define HEADER(op) HEADER_OF(op)
+#include HEADER(AICF_OP)
+
+#include <aicf/cpu/window.h>
+
+#define LARGEST_max_pool2d_bwd 1
+#define LARGEST_avg_pool2d_bwd 0
+#define LARGEST AICF_JOIN(LARGEST, AICF_OP)
+
+enum {
+    LINE = 256,   /* elements of gx side by side */
+    GRAIN = 32768 /* elements a part: long beside the cost of waking a thread */
+};
+
+typedef struct pool {
+    const void *gy;
+    const int64_t *indices; /* NULL: of a mean */
+    void *gx;
+    int64_t channels;
+    aicf_axis y, z; /* rows and columns */
+    bool include_pad;
+} pool;
+
+typedef struct place {
+    int64_t first, step; /* of a line's elements, as indices */
+} place;
+
+#define GATHER(T, s)                                                                             \
+    /* n elements of gx, `step` apart, from as many windows. */                                  \
+    AICF_CLONES static void take_##s(                                                            \
+        aicf_acc_##s *value, int64_t step, const T *gy, const int64_t *at, place from,           \
+        aicf_acc_##s count, int64_t n)                                                           \
+    {                                                                                            \
+        if (!LARGEST) {                                                                          \
+            AICF_INDEPENDENT                                                                     \
+            for (int64_t i = 0; i < n; i++) {                                                    \
+                value[i * step] += aicf_load_##s(gy + i) / count;                                \
+            }                                                                                    \
+            return;                                                                              \
+        }                                                                                        \
+        AICF_INDEPENDENT                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            const aicf_acc_##s v = aicf_load_##s(gy + i);                                        \
+            value[i * step] += at[i] == from.first + i * from.step ? v : 0;                      \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    /* What the elements `w` of a row get from the windows `q` of one row of windows. The places \
+       in a window go backwards, so that an element meets its windows in their order. */         \
+    static void windows_##s(                                                                     \
+        const pool *p, aicf_acc_##s *value, aicf_span w, aicf_span q, int64_t line, int64_t row, \
+        int64_t height)                                                                          \
+    {                                                                                            \
+        const aicf_span taps = aicf_axis_taps(&p->z, w, q);                                      \
+        for (int64_t tap = taps.end - 1; tap >= taps.begin; tap--) {                             \
+            aicf_span o = aicf_axis_at_tap(&p->z, tap, w, q);                                    \
+            while (o.begin < o.end) {                                                            \
+                const int64_t end = aicf_axis_alike(&p->z, o, p->include_pad);                   \
+                const int64_t width = aicf_axis_count(&p->z, o.begin, p->include_pad);           \
+                const int64_t column = o.begin * p->z.stride - p->z.pad + tap;                   \
+                const place from = {row * p->z.size + column, p->z.stride};                      \
+                take_##s(                                                                        \
+                    value + column - w.begin, p->z.stride, (const T *)p->gy + line + o.begin,    \
+                    p->indices ? p->indices + line + o.begin : NULL, from,                       \
+                    (aicf_acc_##s)(height * width), end - o.begin);                              \
+                o.begin = end;                                                                   \
+            }                                                                                    \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    /* Elements `w` of one row of a plane. */                                                    \
+    static void row_##s(const pool *p, int64_t plane, int64_t row, aicf_span w)                  \
+    {                                                                                            \
+        const aicf_span rows = aicf_axis_windows(&p->y, row);                                    \
+        const aicf_span q = {                                                                    \
+            aicf_axis_windows(&p->z, w.begin).begin, aicf_axis_windows(&p->z, w.end - 1).end};   \
+        aicf_acc_##s value[LINE] = {0};                                                          \
+        for (int64_t o = rows.begin; o < rows.end && q.begin < q.end; o++) {                     \
+            const int64_t height = aicf_axis_count(&p->y, o, p->include_pad);                    \
+            windows_##s(p, value, w, q, (plane * p->y.outs + o) * p->z.outs, row, height);       \
+        }                                                                                        \
+        T *gx = (T *)p->gx + (plane * p->y.size + row) * p->z.size;                              \
+        for (int64_t i = w.begin; i < w.end; i++) {                                              \
+            aicf_store_##s(gx + i, value[i - w.begin]);                                          \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    static void rows_##s(void *context, int64_t begin, int64_t end)                              \
+    {                                                                                            \
+        const pool *p = (const pool *)context;                                                   \
+        for (int64_t i = begin; i < end; i++) {                                                  \
+            for (int64_t first = 0; first < p->z.size; first += LINE) {                          \
+                const aicf_span w = {first, aicf_least(first + LINE, p->z.size)};                \
+                row_##s(p, i / p->y.size, i % p->y.size, w);                                     \
+            }                                                                                    \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    /* One pixel of an image: the channels [c, c + n). */                                        \
+    static void pixel_##s(const pool *p, int64_t image, int64_t pixel, int64_t c, int64_t n)     \
+    {                                                                                            \
+        const aicf_span rows = aicf_axis_windows(&p->y, pixel / p->z.size);                      \
+        const aicf_span columns = aicf_axis_windows(&p->z, pixel % p->z.size);                   \
+        const place from = {pixel, 0};                                                           \
+        aicf_acc_##s value[LINE] = {0};                                                          \
+        for (int64_t o = rows.begin; o < rows.end; o++) {                                        \
+            const int64_t height = aicf_axis_count(&p->y, o, p->include_pad);                    \
+            for (int64_t q = columns.begin; q < columns.end; q++) {                              \
+                const int64_t width = aicf_axis_count(&p->z, q, p->include_pad);                 \
+                const int64_t at = ((image * p->y.outs + o) * p->z.outs + q) * p->channels + c;  \
+                take_##s(                                                                        \
+                    value, 1, (const T *)p->gy + at, p->indices ? p->indices + at : NULL, from,  \
+                    (aicf_acc_##s)(height * width), n);                                          \
+            }                                                                                    \
+        }                                                                                        \
+        T *gx = (T *)p->gx + (image * p->y.size * p->z.size + pixel) * p->channels + c;          \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            aicf_store_##s(gx + i, value[i]);                                                    \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    static void pixels_##s(void *context, int64_t begin, int64_t end)                            \
+    {                                                                                            \
+        const pool *p = (const pool *)context;                                                   \
+        const int64_t pixels = p->y.size * p->z.size;                                            \
+        for (int64_t i = begin; i < end; i++) {                                                  \
+            for (int64_t c = 0; c < p->channels; c += LINE) {                                    \
+                pixel_##s(p, i / pixels, i % pixels, c, aicf_least(LINE, p->channels - c));      \
+            }                                                                                    \
+        }                                                                                        \
+    }
+
+AICF_REALS(GATHER)
+
+/* Lines a part, of `n` elements each, which lie in some windows. */
+static int64_t
+grain_of(const pool *p, int64_t n)
+{
+    const int64_t windows = aicf_least(p->y.window / p->y.stride + 1, p->y.outs) *
+                            aicf_least(p->z.window / p->z.stride + 1, p->z.outs);
+    return aicf_most(1, GRAIN / aicf_most(n, 1) / windows);
+}
+
+/* Runs one of the above for all elements. */
+static aicf_status
+planes(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
+{
+    aicf_parallel_for(
+        N * p->channels * p->y.size, grain_of(p, p->z.size), part, (void *)(uintptr_t)p);
+    return aicf_ok();
+}
+
+static aicf_status
+nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
+{
+    aicf_parallel_for(
+        N * p->y.size * p->z.size, grain_of(p, p->channels), part, (void *)(uintptr_t)p);
+    return aicf_ok();
+}
+
+#define LAUNCHER_OF(op, kernel, s) aicf_cpu_##op##_##kernel##_##s
+#define LAUNCHER(op, kernel, s) LAUNCHER_OF(op, kernel, s)
+
+#if LARGEST
+#define LAUNCH(T, s, kernel, run, part)                                                         \
+    aicf_status LAUNCHER(AICF_OP, kernel, s)(                                                   \
+        const T *gy, const int64_t *indices, T *gx, int64_t N, int64_t C, int64_t P, int64_t Q, \
+        int64_t P0, int64_t Q0, int64_t H, int64_t W, const int64_t window[2],                  \
+        const int64_t stride[2], const int64_t pad[2], aicf_stream stream)                      \
+    {                                                                                           \
+        const pool p = {                                                                        \
+            gy,                                                                                 \
+            indices,                                                                            \
+            gx,                                                                                 \
+            C,                                                                                  \
+            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
+            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
+            false};                                                                             \
+        (void)P0, (void)Q0, (void)stream;                                                       \
+        return run(&p, N, part##_##s);                                                          \
+    }
+#else
+#define LAUNCH(T, s, kernel, run, part)                                                         \
+    aicf_status LAUNCHER(AICF_OP, kernel, s)(                                                   \
+        const T *gy, T *gx, int64_t N, int64_t C, int64_t P, int64_t Q, int64_t P0, int64_t Q0, \
+        int64_t H, int64_t W, const int64_t window[2], const int64_t stride[2],                 \
+        const int64_t pad[2], bool count_include_pad, aicf_stream stream)                       \
+    {                                                                                           \
+        const pool p = {                                                                        \
+            gy,                                                                                 \
+            NULL,                                                                               \
+            gx,                                                                                 \
+            C,                                                                                  \
+            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
+            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
+            count_include_pad};                                                                 \
+        (void)P0, (void)Q0, (void)stream;                                                       \
+        return run(&p, N, part##_##s);                                                          \
+    }
+#endif
+
+#define LAUNCHERS(T, s)              \
+    LAUNCH(T, s, loop, planes, rows) \
+    LAUNCH(T, s, loop_nhwc, nhwc, pixels)
+
+AICF_REALS(LAUNCHERS)
