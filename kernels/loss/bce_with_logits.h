@@ -1,0 +1,14 @@
+/* bce_with_logits: with l(x) = ln(1 + e**x), (1 - target) * l(x) + pos_weight * target * l(-x).
+   Both are l(-|x|) or that and |x|: nothing overflows, and nothing cancels for a target in [0, 1].
+ */
+#define REDUCTION(word) AICF_BCE_WITH_LOGITS_REDUCTION_##word
+#define OWN double pos_weight,
+#define OWN_VALUE pos_weight
+
+FORMULA
+formula(REAL x, REAL target, REAL pos_weight)
+{
+    const REAL size = x < 0 ? -x : x, above = x > 0 ? x : 0, below = x < 0 ? -x : 0;
+    const REAL least = log1p_of(exp_of(-size)); /* NaN of NaN */
+    return (1 - target) * (above + least) + pos_weight * target * (below + least);
+}
