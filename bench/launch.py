@@ -26,7 +26,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("bench/launch.*", "runtime/libaicf/**/*.[ch]", "include/aicf/**/*.*h", "kernels/binary/*")
+SOURCES = (
+    "bench/launch.*",
+    "runtime/libaicf/**/*.[ch]",
+    "include/aicf/**/*.*h",
+    "kernels/binary/*",
+)
 TURN, PAIRS = 200, 61
 COUNT = 1024
 QUESTIONS = (

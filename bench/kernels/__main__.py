@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import gc
 import json
 import math
@@ -18,6 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,15 +92,16 @@ def copy_rate() -> float:
 
 
 def described() -> dict[str, Any]:
-    """The machine, and the hash of each kernel that is measured."""
-    command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    about: dict[str, Any] = json.loads(done.stdout)
+    """The machine, and on a GPU the hash of each kernel that is measured."""
+    about: dict[str, Any] = {"torch": torch.__version__, "tf32": False}
     if kernels.DEVICE == "cpu":
         model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text("utf-8"))
-        about = {"device": model.group(1) if model else "", "date": about["date"]}
+        about["device"] = model.group(1) if model else "CPU"
         about["threads"] = torch.get_num_threads()
-    return about | {"torch": torch.__version__, "tf32": False}
+        return about | {"date": datetime.date.today().isoformat()}
+    command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return about | json.loads(done.stdout)
 
 
 def result(family: str, case: Case, times: dict[str, list[float]], copy: float) -> dict[str, Any]:
@@ -156,42 +159,68 @@ def run(case: Case) -> dict[str, list[float]]:
     return times
 
 
-def chosen(words: list[str]) -> Iterator[tuple[str, Case]]:
-    for family, cases in families().items():
-        for case in cases():
-            wanted = not words or any(w == family or w in case.name for w in words)
-            if wanted and guess(case) <= MOST[kernels.DEVICE]:
-                yield family, case
+def chosen(family: str, words: list[str]) -> Iterator[Case]:
+    for case in families()[family]():
+        wanted = not words or any(w == family or w in case.name for w in words)
+        if wanted and guess(case) <= MOST[kernels.DEVICE]:
+            yield case
+
+
+def run_family(family: str, words: list[str], copy: float) -> Iterator[dict[str, Any]]:
+    """The rows of one family; that of a case that failed has `failed`."""
+    for case in chosen(family, words):
+        try:
+            row = result(family, case, run(case), copy)
+            print(line(row), flush=True)
+        except Exception as error:  # one that fails must not lose the others
+            row = {"name": case.name, "failed": f"{type(error).__name__}: {error}"[:300]}
+            print(f"{case.name}: FAILED: {row['failed']}", flush=True)
+        yield row
+        gc.collect()
+        if kernels.DEVICE == "cuda":
+            with contextlib.suppress(RuntimeError):
+                torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+
+def in_a_process(family: str, words: list[str], copy: float) -> list[dict[str, Any]]:
+    """What is left broken by a family, a captured stream say, ends with its process."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [sys.executable, "-m", "bench.kernels", "--device", kernels.DEVICE]
+        command += ["--family", family, "--copy", repr(copy), "--json", file.name, *words]
+        done = subprocess.run(command, check=False)
+        text = Path(file.name).read_text("utf-8")
+    if done.returncode or not text:
+        return [{"name": family, "failed": f"its process ended with {done.returncode}"}]
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--json", type=Path, help="where the result goes")
+    parser.add_argument("--family", help=argparse.SUPPRESS)
+    parser.add_argument("--copy", type=float, help=argparse.SUPPRESS)
     parser.add_argument("words", nargs="*", metavar="WORD")
     given = parser.parse_args()
     kernels.DEVICE = given.device
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
-    report = described() | {"copy_bytes_per_s": copy_rate(), "rows": []}
-    print(f"{report['device']}: copy {report['copy_bytes_per_s'] / 1e12:.2f} TB/s", flush=True)
-    failed = 0
-    for family, case in chosen(given.words):
-        try:
-            report["rows"].append(result(family, case, run(case), report["copy_bytes_per_s"]))
-            print(line(report["rows"][-1]), flush=True)
-        except Exception as error:  # a case that fails must not lose the others
-            failed += 1
-            print(f"{case.name}: FAILED: {type(error).__name__}: {error}"[:300], flush=True)
-        gc.collect()
-        if given.device == "cuda":
-            with contextlib.suppress(RuntimeError):
-                torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+    if given.family:
+        found = list(run_family(given.family, given.words, given.copy))
+        given.json.write_text(json.dumps(found), encoding="utf-8")
+        return 0
+    report, copy = described(), copy_rate()
+    print(f"{report['device']}: copy {copy / 1e12:.2f} TB/s", flush=True)
+    wanted = [family for family in families() if any(chosen(family, given.words))]
+    rows = [row for family in wanted for row in in_a_process(family, given.words, copy)]
+    good = [row for row in rows if "failed" not in row]
     if given.json:
+        report |= {"copy_bytes_per_s": copy, "rows": good}
         given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    short = [row["name"] for row in report["rows"] if row["missed"]]
-    print(f"{len(report['rows'])} cases, {len(short)} with a mark missed, {failed} failed")
+    short, failed = sum(bool(row["missed"]) for row in good), len(rows) - len(good)
+    print(f"{len(good)} cases, {short} with a mark missed, {failed} failed")
     return int(bool(failed))
 
 

@@ -26,7 +26,7 @@ aicf_turned_plan(aicf_turned *t, const aicf_view *x, const aicf_view *out, int64
     const aicf_view *const views[] = {x, out};
     aicf_lines *w = &t->w;
     aicf_lines_plan(w, views, 2);
-    w->item = item;
+    w->item[0] = w->item[1] = item;
     const int last = w->rank - 1;
     int along = 0;
     while (along < last && w->dims[along].step[0] != 1) {
@@ -72,8 +72,8 @@ aicf_tile_at(const aicf_turned *t, int64_t index)
         out += digit * w->dims[d].step[1];
     }
     const int64_t rows = row->size - i, columns = column->size - j;
-    return (aicf_tile){w->data[0] + x * w->item,
-                       w->data[1] + out * w->item,
+    return (aicf_tile){w->data[0] + x * w->item[0],
+                       w->data[1] + out * w->item[1],
                        rows < AICF_TURNED_SIDE ? rows : AICF_TURNED_SIDE,
                        columns < AICF_TURNED_SIDE ? columns : AICF_TURNED_SIDE,
                        column->step[0],
