@@ -457,6 +457,26 @@ launch_views(
     return aicf::launch(by_rows ? rows : strided, blocks, kBlock, 0, stream, f, p);
 }
 
+struct vec_plan {
+    int64_t head; // -1: phases differ
+    unsigned blocks;
+};
+
+template <typename Types>
+vec_plan
+plan_vec(const operands<Types::kIn> &p, int64_t n)
+{
+    constexpr int kLanes = Types::kLanes;
+    int phase = common_phase<Types::kIn>(p.at, Types::kSizes, kLanes);
+    if (phase < 0) {
+        return {-1, 0};
+    }
+    int64_t head = phase == 0 ? 0 : n < kLanes - phase ? n : kLanes - phase;
+    // One block at least, for the head and the tail.
+    int64_t blocks = n - head < kLanes ? 1 : ceil_div((n - head) / kLanes, kBlock * Types::kPacks);
+    return {head, static_cast<unsigned>(blocks)};
+}
+
 // Runs `vec` on n elements or, where phases differ, `strided`.
 template <typename F, typename Types>
 aicf_status
@@ -465,22 +485,19 @@ launch_vec(
     void (*rows)(F, strided_operands<Types::kIn>), void (*strided)(F, strided_operands<Types::kIn>),
     F f, Types types, const operands<Types::kIn> &p, int64_t n, aicf_stream stream)
 {
-    constexpr int kIn = Types::kIn, kLanes = Types::kLanes;
+    constexpr int kIn = Types::kIn;
     if (n == 0) {
         return aicf_ok();
     }
-    int phase = common_phase<kIn>(p.at, Types::kSizes, kLanes);
-    if (phase < 0) {
+    vec_plan plan = plan_vec<Types>(p, n);
+    if (plan.head < 0) {
         aicf_view views[kIn + 1];
         for (int j = 0; j <= kIn; j++) {
             views[j] = {p.at[j], 1, {n}, {1}};
         }
         return launch_views(rows, strided, f, types, views, stream);
     }
-    int64_t head = phase == 0 ? 0 : n < kLanes - phase ? n : kLanes - phase;
-    // One block at least, for the head and the tail.
-    int64_t blocks = n - head < kLanes ? 1 : ceil_div((n - head) / kLanes, kBlock * Types::kPacks);
-    return aicf::launch(vec, static_cast<unsigned>(blocks), kBlock, 0, stream, f, p, head, n);
+    return aicf::launch(vec, plan.blocks, kBlock, 0, stream, f, p, plan.head, n);
 }
 
 } // namespace aicf::elementwise

@@ -1,0 +1,203 @@
+/* cast on the CPU: out = x in another dtype, over joint views. An element is read as one of four
+   wide types (f32, f64, i32, i64) and written from it, block by block, so that ten dtypes by ten
+   need forty loops and not a hundred. What becomes of what the other dtype does not have is said in
+   cast.cu. Bound by bytes. */
+#include <aicf_ops/cast.h>
+
+#include <aicf/cpu/convert.h>
+#include <aicf/cpu/lines.h>
+
+#undef bool /* stdbool.h's, which would not reach names as what it is called here */
+
+enum {
+    GRAIN = 32768, /* elements a part: long beside the cost of waking a thread */
+    BLOCK = 512    /* elements that lie wide in the first cache */
+};
+
+typedef enum wide { WIDE_F32, WIDE_F64, WIDE_I32, WIDE_I64, WIDES } wide;
+
+typedef struct source {
+    int64_t item;
+    wide wide;
+    aicf_load_fn *load; /* n elements, step apart, to n wide ones */
+} source;
+
+typedef struct target {
+    int64_t item;
+    aicf_store_fn *store[WIDES]; /* and back */
+} target;
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+#define LOAD(T, s, WIDE, value)                                               \
+    static void load_##s(const void *from, int64_t step, int64_t n, void *to) \
+    {                                                                         \
+        const T *x = (const T *)from;                                         \
+        WIDE *out = (WIDE *)to;                                               \
+        if (step == 1) {                                                      \
+            AICF_INDEPENDENT                                                  \
+            for (int64_t i = 0; i < n; i++) {                                 \
+                out[i] = (WIDE)(x[i] value);                                  \
+            }                                                                 \
+            return;                                                           \
+        }                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                     \
+            out[i] = (WIDE)(x[i * step] value);                               \
+        }                                                                     \
+    }
+
+LOAD(aicf_bool, bool, int32_t, .byte != 0)
+LOAD(int8_t, i8, int32_t, )
+LOAD(uint8_t, u8, int32_t, )
+LOAD(int16_t, i16, int32_t, )
+LOAD(int32_t, i32, int32_t, )
+LOAD(int64_t, i64, int64_t, )
+
+/* The libaicf has those of floats. */
+#define LOAD_REAL(s, real)                                                    \
+    static void load_##s(const void *from, int64_t step, int64_t n, void *to) \
+    {                                                                         \
+        aicf_converter_##s.load(from, step, n, to);                           \
+    }
+
+LOAD_REAL(f32, float)
+LOAD_REAL(f16, float)
+LOAD_REAL(bf16, float)
+LOAD_REAL(f64, double)
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* Integers from reals: cut towards 0; what is beyond the range becomes the end of it, NaN 0. `most`
+   is the largest real within the range: where that is not the end of the range, what is past it is
+   put there. */
+#define CUT(name, real, T, least, most, past, end)                        \
+    AICF_INLINE T name(real x)                                            \
+    {                                                                     \
+        const real number = x == x ? x : 0;                               \
+        const real low = number < (real)(least) ? (real)(least) : number; \
+        const real within = low > (real)(most) ? (real)(most) : low;      \
+        return x >= (real)(past) ? (T)(end) : (T)within;                  \
+    }
+
+CUT(i8_of_f32, float, int8_t, INT8_MIN, INT8_MAX, INT8_MAX, INT8_MAX)
+CUT(u8_of_f32, float, uint8_t, 0, UINT8_MAX, UINT8_MAX, UINT8_MAX)
+CUT(i16_of_f32, float, int16_t, INT16_MIN, INT16_MAX, INT16_MAX, INT16_MAX)
+CUT(i32_of_f32, float, int32_t, INT32_MIN, 0x1.fffffep30, 0x1p31, INT32_MAX)
+CUT(i64_of_f32, float, int64_t, INT64_MIN, 0x1.fffffep62, 0x1p63, INT64_MAX)
+CUT(i8_of_f64, double, int8_t, INT8_MIN, INT8_MAX, INT8_MAX, INT8_MAX)
+CUT(u8_of_f64, double, uint8_t, 0, UINT8_MAX, UINT8_MAX, UINT8_MAX)
+CUT(i16_of_f64, double, int16_t, INT16_MIN, INT16_MAX, INT16_MAX, INT16_MAX)
+CUT(i32_of_f64, double, int32_t, INT32_MIN, INT32_MAX, INT32_MAX, INT32_MAX)
+CUT(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
+
+#define SAME(x) (x)
+#define TRUTH(x) ((aicf_bool){(x) != 0})
+#define F16(x) aicf_f16_of_f32((float)(x))
+#define BF16(x) aicf_bf16_of_f32((float)(x))
+
+#define STORE(w, WIDE, T, s, VALUE)                                                  \
+    static void store_##w##_##s(const void *from, int64_t n, void *to, int64_t step) \
+    {                                                                                \
+        const WIDE *x = (const WIDE *)from;                                          \
+        T *out = (T *)to;                                                            \
+        if (step == 1) {                                                             \
+            AICF_INDEPENDENT                                                         \
+            for (int64_t i = 0; i < n; i++) {                                        \
+                out[i] = VALUE(x[i]);                                                \
+            }                                                                        \
+            return;                                                                  \
+        }                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                            \
+            out[i * step] = VALUE(x[i]);                                             \
+        }                                                                            \
+    }
+
+#define STORES(w, WIDE, I8, U8, I16, I32, I64) \
+    STORE(w, WIDE, aicf_bool, bool, TRUTH)     \
+    STORE(w, WIDE, int8_t, i8, I8)             \
+    STORE(w, WIDE, uint8_t, u8, U8)            \
+    STORE(w, WIDE, int16_t, i16, I16)          \
+    STORE(w, WIDE, int32_t, i32, I32)          \
+    STORE(w, WIDE, int64_t, i64, I64)          \
+    STORE(w, WIDE, float, f32, (float))        \
+    STORE(w, WIDE, aicf_f16, f16, F16)         \
+    STORE(w, WIDE, aicf_bf16, bf16, BF16)      \
+    STORE(w, WIDE, double, f64, (double))
+
+/* Integers of other widths lose their upper bits. */
+STORES(f32, float, i8_of_f32, u8_of_f32, i16_of_f32, i32_of_f32, i64_of_f32)
+STORES(f64, double, i8_of_f64, u8_of_f64, i16_of_f64, i32_of_f64, i64_of_f64)
+STORES(i32, int32_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
+STORES(i64, int64_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+typedef struct pair {
+    const source *from;
+    const target *to;
+} pair;
+
+static void
+cast_line(char *const *at, const int64_t *step, int64_t n, const void *context)
+{
+    const pair *p = (const pair *)context;
+    double room[BLOCK]; /* of any wide type */
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const int64_t count = n - i < BLOCK ? n - i : BLOCK;
+        p->from->load(at[0] + i * step[0] * p->from->item, step[0], count, room);
+        p->to->store[p->from->wide](room, count, at[1] + i * step[1] * p->to->item, step[1]);
+    }
+}
+
+static aicf_status
+cast_run(const aicf_view *x, const aicf_view *out, const source *from, const target *to)
+{
+    const aicf_view *const views[] = {x, out};
+    const int64_t items[] = {from->item, to->item};
+    const pair p = {from, to};
+    return aicf_lines_run_items(views, 2, items, GRAIN, cast_line, &p);
+}
+
+#define SOURCE(T, s, wide) static const source from_##s = {sizeof(T), wide, load_##s};
+#define TARGET(T, s)               \
+    static const target to_##s = { \
+        sizeof(T), {store_f32_##s, store_f64_##s, store_i32_##s, store_i64_##s}};
+
+/* Expands X(C type, suffix, wide type) for each dtype. */
+#define SOURCES(X)               \
+    X(aicf_bool, bool, WIDE_I32) \
+    X(int8_t, i8, WIDE_I32)      \
+    X(uint8_t, u8, WIDE_I32)     \
+    X(int16_t, i16, WIDE_I32)    \
+    X(int32_t, i32, WIDE_I32)    \
+    X(int64_t, i64, WIDE_I64)    \
+    X(float, f32, WIDE_F32)      \
+    X(aicf_f16, f16, WIDE_F32)   \
+    X(aicf_bf16, bf16, WIDE_F32) \
+    X(double, f64, WIDE_F64)
+
+#define TARGETS(X, s)     \
+    X(s, aicf_bool, bool) \
+    X(s, int8_t, i8)      \
+    X(s, uint8_t, u8)     \
+    X(s, int16_t, i16)    \
+    X(s, int32_t, i32)    \
+    X(s, int64_t, i64)    \
+    X(s, float, f32)      \
+    X(s, aicf_f16, f16)   \
+    X(s, aicf_bf16, bf16) \
+    X(s, double, f64)
+
+SOURCES(SOURCE)
+#define TARGET_OF(s, T, u) TARGET(T, u)
+TARGETS(TARGET_OF, )
+
+#define CAST(s, T, u)                                                            \
+    aicf_status aicf_cpu_cast_loop_##s##_##u(                                    \
+        const aicf_view *x, const aicf_view *out, int64_t A, aicf_stream stream) \
+    {                                                                            \
+        (void)A, (void)stream;                                                   \
+        return cast_run(x, out, &from_##s, &to_##u);                             \
+    }
+#define CASTS(T, s, wide) TARGETS(CAST, s)
+SOURCES(CASTS)
