@@ -206,6 +206,18 @@ model_find(const op *o)
     return -1;
 }
 
+/* Whether an attribute counts the dims of a tensor: then views keep them. */
+static bool
+has_axes(const op *o)
+{
+    for (int i = 0; i < o->attrs.count; i++) {
+        if (o->attrs.items[i].kind == ATTR_AXIS || o->attrs.items[i].kind == ATTR_AXES) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A list's tensors are views of their own: the launcher has no other way to learn their sizes. */
 static place
 place_of(const op *o, const kernel *k, int index)
@@ -216,7 +228,8 @@ place_of(const op *o, const kernel *k, int index)
     if (p->list >= 0 || is_pointer(layouts) || !model || model->list >= 0) {
         return p->list < 0 && is_pointer(layouts) ? PLACE_POINTER : PLACE_OWN;
     }
-    if (layouts == LAYOUT_STRIDED && shape_is_packs(&p->shape) && shape_is_packs(&model->shape)) {
+    if (layouts == LAYOUT_STRIDED && !has_axes(o) && shape_is_packs(&p->shape) &&
+        shape_is_packs(&model->shape)) {
         return PLACE_JOINT;
     }
     bool matrix = (layouts & ~(unsigned)(LAYOUT_ROW | LAYOUT_COL)) == 0;
