@@ -97,6 +97,12 @@ class Int(int):
     def __rfloordiv__(self, other: int) -> int:
         return checked(other // int(self))
 
+    def __truediv__(self, other: float) -> float:
+        return int(self) / other
+
+    def __rtruediv__(self, other: float) -> float:
+        return other / int(self)
+
     def __mod__(self, other: int) -> int:
         return checked(int(self) % other)
 
