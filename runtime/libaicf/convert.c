@@ -1,6 +1,39 @@
 /* The converters of CPU kernels. Compiled as kernels are: for the baseline and for x86-64-v3. */
 #include <aicf/cpu/convert.h>
 
+#define INTEGER(T, s)                                \
+    typedef int64_t aicf_acc_##s;                    \
+                                                     \
+    AICF_INLINE int64_t aicf_load_##s(const T *p)    \
+    {                                                \
+        return *p;                                   \
+    }                                                \
+                                                     \
+    AICF_INLINE void aicf_store_##s(T *p, int64_t x) \
+    {                                                \
+        *p = (T)x;                                   \
+    }
+
+INTEGER(int8_t, i8)
+INTEGER(uint8_t, u8)
+INTEGER(int16_t, i16)
+INTEGER(int32_t, i32)
+INTEGER(int64_t, i64)
+
+typedef int64_t aicf_acc_bool;
+
+AICF_INLINE int64_t
+aicf_load_bool(const aicf_bool *p)
+{
+    return p->byte != 0;
+}
+
+AICF_INLINE void
+aicf_store_bool(aicf_bool *p, int64_t x)
+{
+    p->byte = x != 0;
+}
+
 #define CONVERTER(T, s)                                                                         \
     AICF_CLONES static void load_line_##s(const void *from, int64_t step, int64_t n, void *to)  \
     {                                                                                           \
@@ -38,3 +71,9 @@
         sizeof(T), sizeof(T) == sizeof(aicf_acc_##s), load_line_##s, store_line_##s};
 
 AICF_REALS(CONVERTER)
+CONVERTER(int8_t, i8)
+CONVERTER(uint8_t, u8)
+CONVERTER(int16_t, i16)
+CONVERTER(int32_t, i32)
+CONVERTER(int64_t, i64)
+CONVERTER(aicf_bool, bool)

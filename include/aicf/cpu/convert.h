@@ -1,6 +1,6 @@
-/* Lines of any float dtype, read into and written from what they are computed in. For kernels too
-   large to be compiled once a dtype: they are compiled for f32 and f64, and come through here for
-   the rest. The converters are libaicf's, one copy for all modules. */
+/* Lines of any dtype, read into and written from what they are computed in. For kernels too large
+   to be compiled once a dtype: they are compiled for f32, f64 and, of integers and bools, i64, and
+   come through here for the rest. The converters are libaicf's, one copy for all modules. */
 #ifndef AICF_CPU_CONVERT_H
 #define AICF_CPU_CONVERT_H
 
@@ -20,5 +20,7 @@ typedef struct aicf_converter {
 
 extern const aicf_converter aicf_converter_f32, aicf_converter_f16, aicf_converter_bf16,
     aicf_converter_f64;
+extern const aicf_converter aicf_converter_i8, aicf_converter_u8, aicf_converter_i16,
+    aicf_converter_i32, aicf_converter_i64, aicf_converter_bool;
 
 #endif
