@@ -7,14 +7,14 @@
 
 namespace aicf::bias_add_bwd {
 
-AICF_REDUCE_KERNELS
+AICF_REDUCE_KERNELS(reduce::sum_of)
 
 template <typename T>
 aicf_status
 launch(const T *gy, T *gb, int64_t L, int64_t N, int64_t R, void *workspace, aicf_stream stream)
 {
     aicf_view view = {const_cast<T *>(gy), 3, {L, N, R}, {N * R, R, 1}};
-    return reduce::launch(kernels_of<T>(), view, 1 << 0 | 1 << 2, gb, workspace, stream);
+    return reduce::launch(kernels_of<T>(), view, 1 << 0 | 1 << 2, gb, {}, workspace, stream);
 }
 
 } // namespace aicf::bias_add_bwd

@@ -1,13 +1,15 @@
-// Sums over some dims of a strided tensor, accumulated in f32, without atomics: the same bits at
-// every run on the same shape, strides and address phase.
+// Reductions over some dims of a strided tensor, without atomics: the same bits at every run on the
+// same shape, strides and address phase. What is computed is an op of aicf/cuda/reduce_ops.cuh;
+// floats are computed in f32.
 //
 // The host sorts the dims into kept and reduced ones and merges neighbours (`problem`), then picks:
 //   rows: threads side by side along the reduced elements; a power of two up to a warp, or a block,
-//     makes one sum
-//   columns: threads side by side along the kept elements, each summing every so-many-th reduced
+//     makes one value. short_rows: the same for rows of at most a warp's units, several at once
+//   columns: threads side by side along the kept elements, each taking every so-many-th reduced
 //     one; taken where a kept dim lies closer than any reduced one
-// Where there are fewer sums than fill the machine, each is cut into `splits`, whose sums go to the
-// workspace, f32 [splits, outs], and `columns` sums those. Bound by the bytes of x.
+// Where outs are too few to fill the machine, each is cut into `splits`, whose values go to the
+// workspace, and `combine` makes the outs of those: a second launch, so only where it pays. Bound
+// by the bytes of x.
 //
 // An op's file instantiates the kernels by AICF_REDUCE_KERNELS in its own namespace.
 #ifndef AICF_CUDA_REDUCE_CUH
@@ -17,17 +19,21 @@
 
 namespace aicf::reduce {
 
-// A split sums at least this many elements, so that the workspace stays below a hundredth of x.
-// The row's workspace expression says the same two numbers.
+// A split has at least this many elements, so that the workspace stays below a hundredth of x. The
+// rows' workspace expressions say the same two numbers.
 constexpr int64_t kLeastSplit = 512;
 constexpr int64_t kMostSplits = 1024;
 
-// Blocks that fill the largest machines at 8 a multiprocessor; more splits bring nothing.
-constexpr int64_t kEnoughBlocks = 2048;
+// Threads that fill the largest machines: 1024 on each of 132 multiprocessors. Said here and not
+// asked for, so that the bits are those of the shape alone.
+constexpr int64_t kFill = 132 * 1024;
+// Blocks, where there are splits: two waves of 256 threads.
+constexpr int64_t kSplitBlocks = 1056;
 
 // ---- problem ------------------------------------------------------------------------------------
 
-// `kept` in the order of the out, which is dense; `reduced` by stride, the smallest innermost.
+// `kept` in the order of the out, which is dense; `reduced` by stride, the smallest innermost, or,
+// where places count, in the order of x.
 struct problem {
     dims kept, reduced;
     int64_t outs, length; // products of the sizes
@@ -55,10 +61,9 @@ magnitude(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
-// Merges the dims of `x` whose bit in `axes` is as `wanted`; those that are reduced may be summed
-// in any order, so they are sorted by stride first.
+// Merges the dims of `x` whose bit in `axes` is `reduced`, sorted by stride first where asked.
 inline dims
-dims_of(const aicf_view &x, uint32_t axes, bool reduced)
+dims_of(const aicf_view &x, uint32_t axes, bool reduced, bool sorted)
 {
     int order[AICF_MAX_RANK], count = 0;
     for (int dim = static_cast<int>(x.rank) - 1; dim >= 0; dim--) {
@@ -66,7 +71,7 @@ dims_of(const aicf_view &x, uint32_t axes, bool reduced)
             continue;
         }
         int at = count++;
-        while (reduced && at > 0 &&
+        while (sorted && at > 0 &&
                magnitude(x.strides[order[at - 1]]) > magnitude(x.strides[dim])) {
             order[at] = order[at - 1];
             at--;
@@ -82,33 +87,60 @@ dims_of(const aicf_view &x, uint32_t axes, bool reduced)
 
 // `axes`: a bit for each reduced dim of x.
 inline problem
-problem_of(const aicf_view &x, uint32_t axes)
+problem_of(const aicf_view &x, uint32_t axes, bool ordered)
 {
-    problem p = {dims_of(x, axes, false), dims_of(x, axes, true), 1, 1};
+    problem p = {dims_of(x, axes, false, false), dims_of(x, axes, true, !ordered), 1, 1};
     for (int64_t dim = 0; dim < x.rank; dim++) {
         (axes >> dim & 1 ? p.length : p.outs) *= x.sizes[dim];
     }
     return p;
 }
 
-// ---- launches -----------------------------------------------------------------------------------
+// ---- plans --------------------------------------------------------------------------------------
 
 // The kernels of an op, for one dtype. What plans their launches knows that by the size of an
-// element alone, and so is compiled once for all.
+// element and of a value alone, and so is compiled once for all.
 struct kernels {
-    int item;                        // bytes of an element
-    void (*rows)(row_operands);      // element by element, or peeled
-    void (*row_packs)(row_operands); // 16 bytes at a time
+    int item, value;            // bytes
+    int pack;                   // elements that are read at once
+    int threads;                // of a block, at most
+    bool ordered;               // places count
+    void (*rows)(row_operands); // element by element, or peeled
+    void (*row_packs)(row_operands);
+    void (*short_rows)(row_operands);
+    void (*short_row_packs)(row_operands);
     void (*columns)(column_operands);
     void (*column_packs)(column_operands);
-    void (*combine)(column_operands); // of f32
+    void (*combine)(partial_operands);
 };
 
+// What one call is about: the launches' own arguments apart.
+struct job {
+    const kernels &k;
+    const void *x;
+    void *workspace;
+    destination to;
+    problem p;
+    aicf_stream stream;
+};
+
+// The least power of two that is not below `n`, at most `most`.
 inline int
-power_of_two(int64_t least, int most)
+power_from(int64_t n, int most)
 {
     int power = 1;
-    while (power < least && power < most) {
+    while (power < n && power < most) {
+        power *= 2;
+    }
+    return power;
+}
+
+// The largest power of two that is not above `n`, between `least` and `most`.
+inline int
+power_to(int64_t n, int least, int most)
+{
+    int power = least;
+    while (power * 2 <= n && power < most) {
         power *= 2;
     }
     return power;
@@ -119,8 +151,8 @@ power_of_two(int64_t least, int most)
 inline bool
 packs(const void *x, const dims &inner, const dims &other, int size)
 {
-    bool whole =
-        phase_of(x) == 0 && inner.rank > 0 && inner.strides[0] == 1 && inner.sizes[0] % size == 0;
+    bool whole = size > 1 && phase_of(x) == 0 && inner.rank > 0 && inner.strides[0] == 1 &&
+                 inner.sizes[0] % size == 0;
     for (int dim = 1; dim < inner.rank; dim++) {
         whole = whole && inner.strides[dim] % size == 0;
     }
@@ -138,23 +170,81 @@ most_splits(const problem &p)
     return most < kMostSplits ? most : kMostSplits;
 }
 
+// A multiple of `grain` units a split; fewer splits if that leaves some empty.
+inline cut
+cut_of(int64_t units, int64_t splits, int64_t grain)
+{
+    int64_t share = units == 0 ? grain : ceil_div(ceil_div(units, splits), grain) * grain;
+    return {units == 0 ? 1 : ceil_div(units, share), share};
+}
+
+// Whether `blocks` of `threads` without splits, each with `units` reads of `bytes`, take longer
+// than the same in splits and a second launch. Nanoseconds: a thread has kUnroll reads on their way
+// in some 1300, the machine reads 4000 bytes in one, a launch is 2200.
+inline bool
+splits_pay(int64_t blocks, int threads, int64_t units, int bytes)
+{
+    double all = static_cast<double>(blocks) * static_cast<double>(units) * bytes;
+    double alone = static_cast<double>(units) / (threads * kUnroll) * 1300;
+    double whole = all / 3800;
+    return (alone > whole ? alone : whole) > all / 4000 + 2200;
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+// The outs of `splits` values each; of none, the identity's.
+inline aicf_status
+launch_combine(const job &j, int64_t splits)
+{
+    partial_operands c = {j.workspace, j.to, splits, 1};
+    c.to.partial = nullptr;
+    c.width = power_from(j.to.outs, splits > kWarp ? 8 : kWarp);
+    int64_t want = ceil_div(splits, kUnroll) * c.width;
+    int threads = power_to(want, 128, j.k.threads);
+    int64_t blocks = ceil_div(j.to.outs, c.width);
+    if (blocks > kMostBlocks) {
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    return aicf::launch(
+        j.k.combine, static_cast<unsigned>(blocks), threads,
+        static_cast<size_t>(columns_room(threads, c.width, 1, j.k.value)), j.stream, c);
+}
+
 // `size`: elements that a thread reads at once.
 inline aicf_status
-launch_columns(
-    void (*kernel)(column_operands), const void *x, const destination &to, const problem &p,
-    int size, int64_t most, aicf_stream stream, int64_t *splits)
+launch_columns(const job &j, int size, int64_t *splits)
 {
+    const problem &p = j.p;
+    int bytes = size * j.k.item, loads = size == 1 ? 2 * kUnroll : kUnroll;
     column_operands c = {};
-    c.x = x;
-    c.to = to;
+    c.x = j.x;
+    c.to = j.to;
     c.kept = walk_of(p.kept, size);
     c.reduced = walk_of(p.reduced, 1);
     c.units = p.outs / size;
     c.length = p.length;
-    c.width = power_of_two(c.units, kWarp);
+
+    // Without splits: narrow and high blocks if that is what fills the machine.
+    int narrowest = size == 1 ? kWarp / 2 : kWarp / 4;
+    c.width = power_from(c.units, kWarp);
+    while (c.width > narrowest && ceil_div(c.units, c.width) * j.k.threads < kFill / 2) {
+        c.width /= 2;
+    }
     c.column_blocks = ceil_div(c.units, c.width);
-    int64_t want = ceil_div(kEnoughBlocks, c.column_blocks);
-    c.split = cut_of(p.length, want < most ? want : most, kBlock / c.width * kUnroll);
+    int useful = power_from(ceil_div(p.length, loads) * c.width, j.k.threads);
+    int threads = power_to(kFill / c.column_blocks, 256, j.k.threads);
+    threads = power_to(useful < threads ? useful : threads, 64, j.k.threads);
+    while (columns_room(threads, c.width, size, j.k.value) > 48 << 10) {
+        threads /= 2;
+    }
+    c.split = {1, p.length};
+    if (most_splits(p) > 1 && splits_pay(c.column_blocks, threads, p.length * c.width, bytes)) {
+        threads = 256;
+        c.width = power_from(c.units, kWarp);
+        c.column_blocks = ceil_div(c.units, c.width);
+        int64_t want = ceil_div(kSplitBlocks, c.column_blocks), most = most_splits(p);
+        c.split = cut_of(p.length, want < most ? want : most, threads / c.width * loads);
+    }
     if (c.split.splits == 1) {
         c.to.partial = nullptr;
     }
@@ -163,115 +253,144 @@ launch_columns(
         return status_of(cudaErrorInvalidConfiguration);
     }
     return aicf::launch(
-        kernel, static_cast<unsigned>(c.column_blocks * c.split.splits), kBlock, 0, stream, c);
+        size == 1 ? j.k.columns : j.k.column_packs,
+        static_cast<unsigned>(c.column_blocks * c.split.splits), threads,
+        static_cast<size_t>(columns_room(threads, c.width, size, j.k.value)), j.stream, c);
 }
 
-// The same; `pack`: elements that it could.
-inline aicf_status
-launch_rows(
-    void (*kernel)(row_operands), const void *x, const destination &to, const problem &p, int size,
-    int pack, int64_t most, aicf_stream stream, int64_t *splits)
+// Threads for a row of `loads` reads, of `outs` such rows. Long rows have a block, so large that
+// all of them fill the machine, but not larger than two reads a thread ask for.
+inline int
+team_of(int64_t loads, int64_t outs, int most)
 {
+    if (loads <= kWarp * kUnroll || (loads <= 1024 && outs >= 2048)) {
+        return kWarp;
+    }
+    int team = power_to(kFill / outs, loads < 2048 ? 128 : 256, most);
+    return power_from(ceil_div(loads, 2), team) < 128 ? 128 : power_from(ceil_div(loads, 2), team);
+}
+
+inline aicf_status
+launch_rows(const job &j, int size, int64_t *splits)
+{
+    const problem &p = j.p;
     row_operands r = {};
-    r.x = x;
-    r.to = to;
+    r.x = j.x;
+    r.to = j.to;
     r.kept = walk_of(p.kept, 1);
     r.reduced = walk_of(p.reduced, size);
     r.units = p.length / size;
-    r.peel = size == 1 && p.reduced.rank == 1 && p.reduced.strides[0] == 1;
-    int64_t loads = r.peel ? ceil_div(r.units, pack) : r.units;
-    // A warp makes sums of up to 32 loads a lane; from there on a block has the shorter tail.
-    r.team = loads > kWarp * 32 ? kBlock : power_of_two(ceil_div(loads, kUnroll), kWarp);
-    int64_t teams = kBlock / r.team;
-    int64_t want = ceil_div(kEnoughBlocks * teams, p.outs);
-    int64_t grain = r.team * kUnroll * (r.peel ? pack : 1);
-    r.split = cut_of(r.units, want < most ? want : most, grain);
+    r.split = {1, r.units};
+    r.work = p.outs;
+    *splits = 1;
+
+    if (r.units <= kWarp) {
+        r.team = power_from(r.units, kWarp);
+        r.to.partial = nullptr;
+        int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * kUnroll);
+        return blocks > kMostBlocks ? status_of(cudaErrorInvalidConfiguration)
+                                    : aicf::launch(
+                                          size == 1 ? j.k.short_rows : j.k.short_row_packs,
+                                          static_cast<unsigned>(blocks), 256, 0, j.stream, r);
+    }
+
+    r.peel = size == 1 && j.k.pack > 1 && p.reduced.rank == 1 && p.reduced.strides[0] == 1;
+    int pack = r.peel ? j.k.pack : 1;
+    int64_t loads = ceil_div(r.units, pack);
+    r.team = team_of(loads, p.outs, j.k.threads);
+    int64_t most = most_splits(p);
+    if (most > 1 && r.team > kWarp && splits_pay(p.outs, r.team, loads, size * pack * j.k.item)) {
+        r.team = 256;
+        int64_t want = ceil_div(kSplitBlocks, p.outs);
+        r.split = cut_of(r.units, want < most ? want : most, int64_t{r.team} * kUnroll * pack);
+        r.work = p.outs * r.split.splits;
+        *splits = r.split.splits;
+    }
     if (r.split.splits == 1) {
         r.to.partial = nullptr;
     }
-    *splits = r.split.splits;
-    r.work = p.outs * r.split.splits;
-    if (ceil_div(r.work, teams) > kMostBlocks) {
+    int threads = r.team > kWarp ? r.team : r.work * kWarp < kFill ? 128 : 256;
+    int64_t blocks = ceil_div(r.work, threads / r.team);
+    if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
     return aicf::launch(
-        kernel, static_cast<unsigned>(ceil_div(r.work, teams)), kBlock, 0, stream, r);
+        size == 1 ? j.k.rows : j.k.row_packs, static_cast<unsigned>(blocks), threads, 0, j.stream,
+        r);
 }
 
-// out[o] = the sum over s of partial[s, o]; of none of them, 0.
-inline aicf_status
-launch_combine(
-    const kernels &k, const float *partial, int64_t splits, int64_t outs, void *out,
-    aicf_stream stream)
-{
-    problem p = {{}, {}, outs, splits};
-    dims_append(&p.kept, outs, 1);
-    dims_append(&p.reduced, splits, outs);
-    destination to = {out, nullptr, outs};
-    int64_t whole;
-    return launch_columns(k.combine, partial, to, p, 1, 1, stream, &whole);
-}
-
-// Sums over the dims of `axes`, a bit each. `workspace` holds 4 * outs * most_splits bytes.
+// Reduces over the dims of `axes`, a bit each. `workspace` holds outs * most_splits values.
 inline aicf_status
 launch(
-    const kernels &k, const aicf_view &x, uint32_t axes, void *out, void *workspace,
-    aicf_stream stream)
+    const kernels &k, const aicf_view &x, uint32_t axes, void *out, const beside &beside,
+    void *workspace, aicf_stream stream)
 {
-    problem p = problem_of(x, axes);
-    int pack = kPackBytes / k.item;
-    float *partial = static_cast<float *>(workspace);
+    problem p = problem_of(x, axes, k.ordered);
+    job j = {k, x.data, workspace, {out, workspace, p.outs, p.length, beside}, p, stream};
     if (p.outs == 0) {
         return aicf_ok();
     }
     if (p.length == 0) {
-        return launch_combine(k, nullptr, 0, p.outs, out, stream);
+        return launch_combine(j, 0);
     }
 
-    destination to = {out, partial, p.outs};
-    int64_t most = most_splits(p), splits = 1;
-    bool along_kept =
-        p.kept.rank > 0 &&
-        (p.reduced.rank == 0 || magnitude(p.kept.strides[0]) < magnitude(p.reduced.strides[0]));
+    int64_t splits = 1;
+    bool along_kept = p.kept.rank > 0 && p.reduced.rank > 0 &&
+                      magnitude(p.kept.strides[0]) < magnitude(p.reduced.strides[0]);
     aicf_status status;
     if (along_kept) {
-        bool wide = packs(x.data, p.kept, p.reduced, pack);
-        status = launch_columns(
-            wide ? k.column_packs : k.columns, x.data, to, p, wide ? pack : 1, most, stream,
-            &splits);
+        status = launch_columns(j, packs(x.data, p.kept, p.reduced, k.pack) ? k.pack : 1, &splits);
     } else {
-        bool wide = packs(x.data, p.reduced, p.kept, pack);
-        status = launch_rows(
-            wide ? k.row_packs : k.rows, x.data, to, p, wide ? pack : 1, pack, most, stream,
-            &splits);
+        status = launch_rows(j, packs(x.data, p.reduced, p.kept, k.pack) ? k.pack : 1, &splits);
     }
-    if (status.kind || splits == 1) {
-        return status;
-    }
-    return launch_combine(k, partial, splits, p.outs, out, stream);
+    return status.kind || splits == 1 ? status : launch_combine(j, splits);
 }
 
 } // namespace aicf::reduce
 
-// The kernels of a sum, in the op's own namespace, and the table of them for a dtype.
-#define AICF_REDUCE_KERNELS                                                    \
-    template <typename T, int kSize>                                           \
-    __global__ void __launch_bounds__(reduce::kBlock)                          \
-        rows(const __grid_constant__ reduce::row_operands p)                   \
-    {                                                                          \
-        reduce::rows_body<T, kSize>(p);                                        \
-    }                                                                          \
-    template <typename X, typename T, int kSize>                               \
-    __global__ void __launch_bounds__(reduce::kBlock)                          \
-        columns(const __grid_constant__ reduce::column_operands p)             \
-    {                                                                          \
-        reduce::columns_body<X, T, kSize>(p);                                  \
-    }                                                                          \
-    template <typename T> reduce::kernels kernels_of()                         \
-    {                                                                          \
-        constexpr int kSize = kPackSize<T>;                                    \
-        return {sizeof(T),        rows<T, 1>,           rows<T, kSize>,        \
-                columns<T, T, 1>, columns<T, T, kSize>, columns<float, T, 1>}; \
+// The kernels of an op in its own namespace, and the table of them for a dtype. `Op` is a template
+// of aicf/cuda/reduce_ops.cuh. Integers are read one by one.
+#define AICF_REDUCE_KERNELS(Op)                                       \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
+        rows(const __grid_constant__ reduce::row_operands p)          \
+    {                                                                 \
+        reduce::rows_body<Op<T>, kSize>(p);                           \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
+        short_rows(const __grid_constant__ reduce::row_operands p)    \
+    {                                                                 \
+        reduce::short_rows_body<Op<T>, kSize>(p);                     \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
+        columns(const __grid_constant__ reduce::column_operands p)    \
+    {                                                                 \
+        reduce::columns_body<Op<T>, kSize>(p);                        \
+    }                                                                 \
+    template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
+        combine(const __grid_constant__ reduce::partial_operands p)   \
+    {                                                                 \
+        reduce::combine_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::kernels kernels_of()                \
+    {                                                                 \
+        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1; \
+        return {                                                      \
+            sizeof(T),                                                \
+            sizeof(typename Op<T>::value),                            \
+            kSize,                                                    \
+            reduce::kMostThreads<Op<T>>,                              \
+            Op<T>::kOrdered,                                          \
+            rows<T, 1>,                                               \
+            rows<T, kSize>,                                           \
+            short_rows<T, 1>,                                         \
+            short_rows<T, kSize>,                                     \
+            columns<T, 1>,                                            \
+            columns<T, kSize>,                                        \
+            combine<T>};                                              \
     }
 
 #endif

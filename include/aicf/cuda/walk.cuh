@@ -1,0 +1,113 @@
+// Walks over some dims of a strided tensor: the host sorts and merges them, the device turns the
+// index of a unit, one element or a pack, into its offset.
+#ifndef AICF_CUDA_WALK_CUH
+#define AICF_CUDA_WALK_CUH
+
+#include <aicf/cuda/numeric.cuh>
+
+namespace aicf::reduce {
+
+// Innermost dim first; sizes above 1; rank 0 is one element.
+struct dims {
+    int rank;
+    int64_t sizes[AICF_MAX_RANK];
+    int64_t strides[AICF_MAX_RANK];
+};
+
+// ---- on the device ------------------------------------------------------------------------------
+
+// A dims in units of a pack of elements of its innermost dim, for the device. Where all indexes are
+// below 2^31, dividers are used; else the 64-bit sizes.
+struct walk {
+    int rank;
+    bool narrow;
+    divider dividers[AICF_MAX_RANK];
+    int64_t sizes[AICF_MAX_RANK];
+    int64_t strides[AICF_MAX_RANK]; // in elements of x
+};
+
+inline walk
+walk_of(const dims &d, int unit)
+{
+    walk w = {};
+    int64_t count = 1;
+    w.rank = d.rank;
+    for (int dim = 0; dim < d.rank; dim++) {
+        w.sizes[dim] = dim == 0 ? d.sizes[0] / unit : d.sizes[dim];
+        w.strides[dim] = dim == 0 ? d.strides[0] * unit : d.strides[dim];
+        count *= w.sizes[dim];
+    }
+    w.narrow = count < int64_t{1} << 31;
+    for (int dim = 0; dim < d.rank && w.narrow; dim++) {
+        w.dividers[dim] = divider_of(w.sizes[dim] > 0 ? w.sizes[dim] : 1);
+    }
+    return w;
+}
+
+// Offsets of units, one functor for each way to find them, so that loops hold one alone.
+struct straight {
+    int64_t stride;
+
+    __device__ int64_t operator()(int64_t i) const
+    {
+        return i * stride;
+    }
+};
+
+struct narrow_walk {
+    const walk &w;
+
+    __device__ int64_t operator()(int64_t i) const
+    {
+        int64_t offset = 0;
+        uint32_t rest = static_cast<uint32_t>(i);
+        for (int dim = 0; dim < w.rank - 1; dim++) {
+            uint32_t next = divide(rest, w.dividers[dim]);
+            offset += (rest - next * w.dividers[dim].divisor) * w.strides[dim];
+            rest = next;
+        }
+        return offset + rest * w.strides[w.rank - 1];
+    }
+};
+
+struct wide_walk {
+    const walk &w;
+
+    __device__ int64_t operator()(int64_t i) const
+    {
+        int64_t offset = 0;
+#pragma unroll 1
+        for (int dim = 0; dim < w.rank - 1; dim++) {
+            int64_t next = i / w.sizes[dim];
+            offset += (i - next * w.sizes[dim]) * w.strides[dim];
+            i = next;
+        }
+        return offset + i * w.strides[w.rank - 1];
+    }
+};
+
+// body(offsets of w)
+template <typename Body>
+__device__ inline void
+with_offsets(const walk &w, Body body)
+{
+    if (w.rank <= 1) {
+        body(straight{w.strides[0]});
+    } else if (w.narrow) {
+        body(narrow_walk{w});
+    } else {
+        body(wide_walk{w});
+    }
+}
+
+__device__ inline int64_t
+offset_of(const walk &w, int64_t i)
+{
+    int64_t offset;
+    with_offsets(w, [&](auto offsets) { offset = offsets(i); });
+    return offset;
+}
+
+} // namespace aicf::reduce
+
+#endif
