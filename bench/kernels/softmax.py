@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from bench.kernels import FLOATS, MIB, SUFFIX, Case, Runs, Sets, random, typed
@@ -111,17 +112,17 @@ def cases() -> Iterator[Case]:
         for width in WIDTHS:
             at = (torch.bfloat16, rows, width)
             if rows * width <= MOST:
-                yield from case("softmax", *at, 2, lambda at=at: forward("softmax", *at))
-                yield from case("cross_entropy", *at, 1, lambda at=at: loss(*at))
+                yield from case("softmax", *at, 2, partial(forward, "softmax", *at))
+                yield from case("cross_entropy", *at, 1, partial(loss, *at))
     for width in WIDTHS:
         for dtype in FLOATS:
             at = (dtype, ROWS[1], width)
             if dtype != torch.float16:
-                yield from case("softmax_bwd", *at, 3, lambda at=at: backward("softmax", *at))
+                yield from case("softmax_bwd", *at, 3, partial(backward, "softmax", *at))
             if dtype == torch.float32 or (dtype == torch.float16 and width in SOME):
-                yield from case("softmax", *at, 2, lambda at=at: forward("softmax", *at))
+                yield from case("softmax", *at, 2, partial(forward, "softmax", *at))
         at = (torch.bfloat16, ROWS[1], width)
-        yield from case("cross_entropy_bwd", *at, 2, lambda at=at: loss_backward(*at))
+        yield from case("cross_entropy_bwd", *at, 2, partial(loss_backward, *at))
         if width in SOME:
-            yield from case("log_softmax", *at, 2, lambda at=at: forward("log_softmax", *at))
-            yield from case("log_softmax_bwd", *at, 3, lambda at=at: backward("log_softmax", *at))
+            yield from case("log_softmax", *at, 2, partial(forward, "log_softmax", *at))
+            yield from case("log_softmax_bwd", *at, 3, partial(backward, "log_softmax", *at))
