@@ -1,18 +1,16 @@
-// What the kernels of 2-D pooling share: windows, an axis at a time; indexes taken apart; a few
-// neighbouring elements as they lie in memory. Window o of an axis holds the elements
-// [o * stride - pad, o * stride - pad + window), of which [0, size) are there; every window holds
-// one that is.
+// What the kernels of 2-D pooling share. Window o of an axis holds the elements [o * stride - pad,
+// o * stride - pad + window), of which [0, size) are there; every window holds one that is.
 #ifndef AICF_CUDA_WINDOW_CUH
 #define AICF_CUDA_WINDOW_CUH
 
+#include <aicf/cuda/digits.cuh>
+#include <aicf/cuda/lanes.cuh>
 #include <aicf/cuda/launch.cuh>
-#include <aicf/cuda/numeric.cuh>
 
 namespace aicf::window {
 
 constexpr int kBlock = 256;
 constexpr int kWarp = 32;
-constexpr int64_t kNarrow = (int64_t{1} << 31) - 1; // what 32-bit indexes count to
 
 // ---- axes ---------------------------------------------------------------------------------------
 
@@ -93,45 +91,7 @@ beyond(int place)
     return (place + kWindow - 2) / 2;
 }
 
-// ---- indexes ------------------------------------------------------------------------------------
-
-// Takes the last digit off an index. Where all indexes are below 2^31 by a divider.
-struct digits {
-    int64_t size;
-    divider by;
-    bool narrow;
-
-    __device__ int64_t quotient(int64_t i) const
-    {
-        return narrow ? divide(static_cast<uint32_t>(i), by) : i / size;
-    }
-
-    __device__ int64_t take(int64_t &i) const
-    {
-        int64_t next = quotient(i), digit = i - next * size;
-        i = next;
-        return digit;
-    }
-};
-
-// For indexes below n.
-inline digits
-digits_of(int64_t size, int64_t n)
-{
-    digits d = {size, {}, n <= kNarrow && size <= kNarrow};
-    if (d.narrow) {
-        d.by = divider_of(size);
-    }
-    return d;
-}
-
-__device__ inline uint32_t
-take_digit(uint32_t &i, const divider &by)
-{
-    uint32_t next = divide(i, by), digit = i - next * by.divisor;
-    i = next;
-    return digit;
-}
+// ---- launches -----------------------------------------------------------------------------------
 
 // Calls launch(first, count) for parts of [0, count) of `each` threads apiece, fewer than 2^31 a
 // part. Requires each < 2^31.
@@ -156,159 +116,7 @@ blocks_of(int64_t threads)
     return static_cast<unsigned>(ceil_div(threads, kBlock));
 }
 
-// ---- lanes --------------------------------------------------------------------------------------
-
-__device__ inline void
-unpack_word(uint32_t word, float *x, float)
-{
-    x[0] = __uint_as_float(word);
-}
-
-__device__ inline void
-unpack_word(uint32_t word, float *x, __half)
-{
-    float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&word));
-    x[0] = pair.x;
-    x[1] = pair.y;
-}
-
-__device__ inline void
-unpack_word(uint32_t word, float *x, __nv_bfloat16)
-{
-    x[0] = __uint_as_float(word << 16);
-    x[1] = __uint_as_float(word & 0xffff0000);
-}
-
-__device__ inline uint32_t
-pack_word(const float *x, float)
-{
-    return __float_as_uint(x[0]);
-}
-
-__device__ inline uint32_t
-pack_word(const float *x, __half)
-{
-    __half2 pair = __floats2half2_rn(x[0], x[1]);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline uint32_t
-pack_word(const float *x, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(x[0], x[1]);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-// -inf in each lane of a word.
-__device__ constexpr uint32_t
-lowest_word(float)
-{
-    return 0xff800000;
-}
-
-__device__ constexpr uint32_t
-lowest_word(__half)
-{
-    return 0xfc00fc00;
-}
-
-__device__ constexpr uint32_t
-lowest_word(__nv_bfloat16)
-{
-    return 0xff80ff80;
-}
-
-// kSize neighbours of at least 4 bytes in all: words, so that nothing is taken apart, and so waited
-// for, before it is used.
-template <typename T, int kSize> struct lanes {
-    static constexpr int kBytes = static_cast<int>(sizeof(T)) * kSize;
-    static constexpr int kWords = kBytes / 4, kPer = 4 / static_cast<int>(sizeof(T));
-    static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "one access");
-
-    struct alignas(kBytes) words {
-        uint32_t word[kWords];
-    };
-    words held;
-
-    __device__ void fill(uint32_t word)
-    {
-#pragma unroll
-        for (int i = 0; i < kWords; i++) {
-            held.word[i] = word;
-        }
-    }
-
-    __device__ void load(const T *p)
-    {
-        held = *reinterpret_cast<const words *>(p);
-    }
-
-    __device__ void unpack(float (&x)[kSize]) const
-    {
-#pragma unroll
-        for (int i = 0; i < kWords; i++) {
-            unpack_word(held.word[i], x + i * kPer, T{});
-        }
-    }
-};
-
-template <> struct lanes<__half, 1> {
-    uint16_t held;
-
-    __device__ void fill(uint32_t word)
-    {
-        held = static_cast<uint16_t>(word);
-    }
-
-    __device__ void load(const __half *p)
-    {
-        held = *reinterpret_cast<const uint16_t *>(p);
-    }
-
-    __device__ void unpack(float (&x)[1]) const
-    {
-        x[0] = __half2float(__ushort_as_half(held));
-    }
-};
-
-template <> struct lanes<__nv_bfloat16, 1> {
-    uint16_t held;
-
-    __device__ void fill(uint32_t word)
-    {
-        held = static_cast<uint16_t>(word);
-    }
-
-    __device__ void load(const __nv_bfloat16 *p)
-    {
-        held = *reinterpret_cast<const uint16_t *>(p);
-    }
-
-    __device__ void unpack(float (&x)[1]) const
-    {
-        x[0] = __uint_as_float(uint32_t{held} << 16);
-    }
-};
-
-template <typename T, int kSize>
-__device__ inline void
-store_lanes(T *p, const float (&x)[kSize])
-{
-    using held = lanes<T, kSize>;
-    typename held::words out;
-#pragma unroll
-    for (int i = 0; i < held::kWords; i++) {
-        out.word[i] = pack_word(x + i * held::kPer, T{});
-    }
-    *reinterpret_cast<typename held::words *>(p) = out;
-}
-
-template <typename T>
-__device__ inline void
-store_lanes(T *p, const float (&x)[1])
-{
-    *p = of_f32<T>(x[0]);
-}
+// ---- indices ------------------------------------------------------------------------------------
 
 // kSize indices, in accesses of 16 bytes where they are that long.
 template <int kSize>
