@@ -14,16 +14,17 @@ REDUCTIONS = ("none", "mean", "sum")  # in ATen's order
 
 def theirs(op: str) -> Any:
     """ATen's function of an op: its arguments are gy, if it is a gradient, x, target, reduction and
-    the out."""
+    the out, which the means of ATen would resize."""
 
     def run(*args: Any) -> Any:
         *tensors, reduction, out = args
-        if op.startswith("mse"):
-            named = "grad_input" if op.endswith("_bwd") else "out"
-            name = "mse_loss_backward" if op.endswith("_bwd") else "mse_loss"
-            return getattr(aten, name)(*tensors, reduction, **{named: out})
+        given = {} if REDUCTIONS[reduction] != "none" else {"out": out}
+        if op == "mse":
+            return aten.mse_loss(*tensors, reduction, **given)
         if op == "huber":
-            return aten.huber_loss.out(*tensors, reduction, 1.0, out=out)
+            return aten.huber_loss(*tensors, reduction, 1.0, **given)
+        if op == "mse_bwd":
+            return aten.mse_loss_backward(*tensors, reduction, grad_input=out)
         if op == "huber_bwd":
             return aten.huber_loss_backward.out(*tensors, reduction, 1.0, grad_input=out)
         if op == "bce_with_logits":

@@ -104,4 +104,4 @@ def cases() -> Iterator[Case]:
     yield step("sgd", F32, 1000, 0.80, "plain")
     yield step("rmsprop", F32, 1000, 0.80)
     yield step("adagrad", F32, 1000, 0.80)
-    yield step("adamw", F32, 10_000, 0.60)
+    yield step("adamw", F32, 5000, 0.60)
