@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +43,19 @@ def note_kernel(op: str, lines: list[str], demanded: str | None) -> None:
     """The kernel that ran is the one demanded, or the first that fits."""
     fits = (line.partition(":")[0] for line in lines if ": fits" in line)
     RAN.add(f"{op}/{demanded or next(fits)}")
+
+
+def printed_with_threads(program: str, threads: int) -> str:
+    """What a Python program prints, run on so many threads."""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "AICF_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 def outcome(op: str, dtype: str, args: tuple[Any, ...], outs: int, options: dict[str, Any]) -> bool:

@@ -3,22 +3,17 @@ on the device, the numbers of late steps."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from kernels.calls import call, skip_without
+from kernels.calls import call, printed_with_threads, skip_without
 from kernels.tensors import DTYPES, FLOATS, array_of
 from kernels.tolerance import EPS, Array, assert_close, assert_same
 from rows import rows
@@ -41,6 +36,10 @@ def numbers(shape: Sequence[int], seed: int) -> torch.Tensor:
     return torch.randn(tuple(shape), generator=source, dtype=torch.float64)
 
 
+def joined(tensors: Tensors) -> Array:
+    return array_of(torch.cat([x.flatten() for x in tensors]))
+
+
 @dataclass(slots=True)
 class Lists:
     """p, gradients and states of one call."""
@@ -60,18 +59,17 @@ class Lists:
             lists.append([part.clone() for part in parts] if len(parts) < 100 else parts)
         return cls(lists)
 
-    def wanted(self, op: str, **named: Any) -> list[Tensors]:
-        """New p and states in f64: the gradients stay."""
-        exact = [[x.detach().cpu().double() for x in one] for one in self.lists]
+    def wanted(self, op: str, **named: Any) -> list[Array]:
+        """New p and states in f64, all tensors of a list as one; the gradients stay."""
+        exact = [[torch.from_numpy(joined(one))] for one in self.lists]
         p, *states = rows()[op].reference(*exact, **named)
-        return [p, exact[1], *states]
+        return [array_of(one[0]) for one in (p, exact[1], *states)]
 
-    def check(self, want: list[Tensors], dtype: str, what: str) -> None:
+    def check(self, want: list[Array], dtype: str, what: str) -> None:
         for k, (got, right) in enumerate(zip(self.lists, want, strict=True)):
             kind = dtype if k < 2 else acc(dtype)
-            assert [x.shape for x in got] == [x.shape for x in right], what
-            x, y = (array_of(torch.cat([t.flatten() for t in one])) for one in (got, right))
-            assert_close(x, y, kind, f"{what}: list {k}", 8 * EPS[kind] * np.abs(y))
+            slack = 8 * EPS[kind] * np.abs(right)
+            assert_close(joined(got), right, kind, f"{what}: list {k}", slack)
 
 
 def options(op: str, **more: Any) -> dict[str, Any]:
@@ -134,34 +132,33 @@ def test_a_hundred_steps_beside_torch(device: str, peer: Peer, dtype: str) -> No
     """torch in f64 throughout. A p of 16 bits is rounded at every step, which no peer with another
     state can follow: there torch's goes on from ours."""
     skip_without(dtype, device)
-    shapes = [(17,), (3, 5), (0,), (300,)]
+    shapes = [(3, 5), (0,), (300,)]
     p = [numbers(shape, i).to(DTYPES[dtype]).to(device) for i, shape in enumerate(shapes)]
     states = [
         [torch.zeros(s, dtype=DTYPES[acc(dtype)], device=device) for s in shapes]
         for _ in peer.states
     ]
     theirs = [torch.nn.Parameter(x.cpu().double().clone()) for x in p]
-    optimizer = peer.make(theirs, lr=0.01, **peer.torch)
+    optimizer = peer.make(theirs, lr=0.01, foreach=False, **peer.torch)
     for step in range(1, 101):
         grads = [numbers(x.shape, 1000 * step + i).to(x.dtype) for i, x in enumerate(p)]
         for x, g in zip(theirs, grads, strict=True):
             x.grad = g.double()
         optimizer.step()
         count = {"step": step} if peer.op in COUNTS else {}
-        call(
-            peer.op, dtype, p, [g.to(device) for g in grads], *states, lr=0.01, **peer.ours, **count
-        )
-        for i, (x, y) in enumerate(zip(p, theirs, strict=True)):
-            drift = step * EPS[dtype] * np.abs(array_of(y))
-            assert_close(array_of(x), array_of(y), dtype, f"p {i} of step {step}", drift)
-            if dtype == "bf16":
+        grads = [g.to(device) for g in grads]
+        call(peer.op, dtype, p, grads, *states, lr=0.01, **peer.ours, **count)
+        if dtype == "bf16" or step in (1, 2, 10, 100):
+            want = joined([y.detach() for y in theirs])
+            drift = step * EPS[dtype] * np.abs(want)
+            assert_close(joined(p), want, dtype, f"p of step {step}", drift)
+        if dtype == "bf16":
+            for x, y in zip(p, theirs, strict=True):
                 y.data.copy_(x)
     for name, ours in zip(peer.states, states, strict=True):
-        for i, (x, y) in enumerate(zip(ours, theirs, strict=True)):
-            if y.numel():
-                want = array_of(optimizer.state[y][name])
-                slack = 100 * EPS[dtype] * (1 + np.abs(want))
-                assert_close(array_of(x), want, acc(dtype), f"{name} {i}", slack)
+        want = joined([optimizer.state[y][name] for y in theirs if y.numel()])
+        slack = 100 * EPS[dtype] * (1 + np.abs(want))
+        assert_close(joined(ours), want, acc(dtype), name, slack)
 
 
 # ---- lists ---------------------------------------------------------------------------------------
@@ -173,20 +170,17 @@ LISTS: dict[str, list[tuple[int, ...]]] = {
     "no dims": [(), (), (3,)],
     "one element more than a block": [(256 * 8 + 1,), (256 * 4 + 1,), (1,)],
     "rank 8": [(1, 2, 1, 2, 3, 1, 2, 2), (2, 3)],
-    "primes": [(1009,), (7, 11, 13), (100_003,)],
+    "primes": [(1009,), (7, 11, 13), (20_011,)],
     "a thousand": [(i % 13 * (i % 7), 1 + i % 3) for i in range(1000)],
     "more than three launches hold": [(1 + i % 2,) for i in range(3500)],
 }
 
 
 @pytest.mark.promise("KERNELS-optimizers-lists")
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("op", STATES)
 @pytest.mark.parametrize("name", LISTS)
 def test_lists(device: str, name: str, op: str, dtype: str) -> None:
-    skip_without(dtype, device)
-    if len(LISTS[name]) > 100 and dtype in ("f16", "f64"):
-        pytest.skip("gpu: long lists are tried in two dtypes" if device == "cuda" else "torch")
     made = Lists.of(op, dtype, device, LISTS[name])
     want = made.wanted(op, **options(op))
     call(op, dtype, *made.lists, **options(op))
@@ -244,7 +238,7 @@ def test_addresses(device: str, op: str, dtype: str, apart: bool) -> None:
     gradient."""
     skip_without(dtype, device)
     shapes = [(n,) for n in [*range(1, 20), 31, 32, 33, 255, 1023, 4099]]
-    for shift in range(9):
+    for shift in (0, 1, 3, 4, 7):
         made = Lists.of(op, dtype, device, shapes)
         want = made.wanted(op, **options(op))
         held = [
@@ -266,9 +260,9 @@ def test_addresses(device: str, op: str, dtype: str, apart: bool) -> None:
 @pytest.mark.parametrize("op", STATES)
 def test_bits(device: str, op: str) -> None:
     """The same at every run, and whatever the addresses and the lists around."""
-    shapes = [(1009,), (40_009,)]
+    shapes = [(1009,), (20_011,)]
     found: list[list[Array]] = []
-    for shift, more in [(0, []), (0, []), (3, []), (1, [(5,)] * 300)]:
+    for shift, more in [(0, []), (0, []), (3, []), (1, [(5,)] * 30)]:
         first, others = (Lists.of(op, "f32", device, part) for part in (shapes, more))
         pairs = zip(first.lists, others.lists, strict=True)
         lists = [[Margins(x, shift).view for x in [*one, *rest]] for one, rest in pairs]
@@ -279,35 +273,29 @@ def test_bits(device: str, op: str) -> None:
             assert_same(x, y, op)
 
 
-def digest() -> str:
-    """Of what all of them write, long enough for many parts."""
-    h = hashlib.sha256()
-    for op in STATES:
-        for dtype in FLOATS:
-            made = Lists.of(op, dtype, "cpu", [(5,)] * 40 + [(70_001,), (3,), (0,), (33_333,)])
-            call(op, dtype, *made.lists, **options(op))
-            for one in made.lists:
-                h.update(b"".join(x.view(torch.uint8).numpy().tobytes() for x in one))
-    return h.hexdigest()
+# Of what all of them write, long enough for many parts. numpy alone: it starts in no time.
+DIGEST = """
+import hashlib, importlib, numpy
+h = hashlib.sha256()
+for op, states in {"sgd": 1, "adam": 2, "adamw": 2, "rmsprop": 2, "adagrad": 1}.items():
+    for dtype, kind, acc in [("f32", "f4", "f4"), ("f16", "f2", "f4"), ("f64", "f8", "f8")]:
+        source = numpy.random.default_rng(3)
+        lists = [
+            [source.random(n).astype(k) for n in [5] * 40 + [70_001, 3, 0, 33_333]]
+            for k in [kind, kind] + [acc] * states
+        ]
+        named = {"step": 3} if op.startswith("ada") else {}
+        function = getattr(importlib.import_module("aicf_cuda." + op), f"{op}_{dtype}")
+        assert function(*lists, lr=0.125, **named)
+        for one in lists:
+            h.update(b"".join(x.tobytes() for x in one))
+print(h.hexdigest())
+"""
 
 
 @pytest.mark.promise("KERNELS-optimizers-bits")
 def test_bits_do_not_depend_on_the_threads() -> None:
-    tests = Path(__file__).resolve().parents[1]
-    found = set()
-    for threads in (1, 3):
-        run = subprocess.run(
-            [sys.executable, "-c", "import kernels.test_optimizers as t; print(t.digest())"],
-            env={
-                **os.environ,
-                "AICF_THREADS": str(threads),
-                "PYTHONPATH": os.pathsep.join([str(tests), *sys.path]),
-            },
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert run.returncode == 0, run.stderr
-        found.add(run.stdout.strip())
-    assert len(found) == 1, found
+    assert len({printed_with_threads(DIGEST, threads) for threads in (1, 2, 5)}) == 1
 
 
 # ---- numbers -------------------------------------------------------------------------------------
@@ -327,10 +315,7 @@ def test_bias_correction(device: str, op: str, beta: float, dtype: str) -> None:
         want = made.wanted(op, **named)
         made = Lists([[x.to(device) for x in one] for one in made.lists])
         call(op, dtype, *made.lists, **named)
-        if beta == 0.999999 and step == 1:  # f64's own 1 - beta is off by 1e-10
-            want[0] = [x.double() for x in want[0]]
-        got, right = array_of(made.lists[0][0]), array_of(want[0][0])
-        off = np.abs(got / right - 1).max()
+        off = np.abs(joined(made.lists[0]) / want[0] - 1).max()
         assert off <= (5e-7 if dtype == "f32" else 1e-9), f"step {step}: off by {off:.1e}"
 
 
@@ -432,7 +417,7 @@ def test_a_tensor_of_more_than_32_bits(op: str, dtype: str) -> None:
     want = small.wanted(op, **options(op))
     call(op, dtype, *lists, **options(op))
     for k, one in enumerate(lists):
-        right = array_of(want[k][0])
+        right = want[k]
         for x in (one[0], one[2]):
             assert_close(array_of(x), np.full(x.shape, right[0]), kinds[k], f"list {k}")
         assert_close(array_of(one[1][places]), right[1:], kinds[k], f"list {k} at its places")
