@@ -1,20 +1,24 @@
-"""What tests/gpu/test_graphs.py runs beside pytest: captures of one op, the process's first call of
-it among them. Prints one line of JSON: {capture: None or what was wrong}."""
+"""What tests/gpu/test_graphs.py runs beside pytest: captures of ops, each op in a process of its
+own, where its first call is one of them. Prints as one line of JSON {op: {capture: None or what was
+wrong}}. The processes are forks of one that has imported torch and no CUDA."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from gpu.cases import Case, cases
 
 REPLAYS = 10
+AT_ONCE = 12
 
 
 def capture(launch: Callable[[], None], mode: str = "global") -> torch.cuda.CUDAGraph:
@@ -34,18 +38,8 @@ def replay(graph: torch.cuda.CUDAGraph, captured: Sequence[Case]) -> None:
         graph.replay()
         for case in captured:
             case.check()
-            eager = torch.full_like(case.out, float("nan"))
-            case.run(eager)
-            same = torch.equal(eager, case.out)
-            assert same, f"{case.name}: replay {seed} differs from an eager call"
+            assert case.same(seed), f"{case.name}: replay {seed} differs from an eager call"
         del junk
-
-
-def of_op(op: str) -> list[Case]:
-    made = cases(op)
-    if op == "gemm":  # mma takes no f32; it is the first call here
-        made = [*cases(op, dtype=torch.bfloat16), *made]
-    return made
 
 
 def run_all(made: Sequence[Case]) -> None:
@@ -56,7 +50,7 @@ def run_all(made: Sequence[Case]) -> None:
 def first_calls(op: str) -> None:
     """Every kernel of the op, none of them called before: this is the process's first AICF call."""
     importlib.import_module(f"aicf_cuda.{op}")
-    made = of_op(op)
+    made = cases(op)
     torch.cuda.synchronize()
 
     replay(capture(lambda: run_all(made)), made)
@@ -64,14 +58,14 @@ def first_calls(op: str) -> None:
 
 def one_by_one(op: str) -> None:
     """Graphs of one call each, alive at once: none needs memory of another."""
-    made = of_op(op)
+    made = cases(op)
     graphs = [capture(case.run) for case in made]
     for graph, case in zip(graphs, made, strict=True):
         replay(graph, [case])
 
 
 def bound(op: str) -> None:
-    made = of_op(op)
+    made = cases(op)
     calls = [case.bind() for case in made]
     run = importlib.import_module("aicf_rt").run
 
@@ -84,7 +78,7 @@ def bound(op: str) -> None:
 
 def on_a_stream(op: str) -> None:
     """The stream said by number, from the capture's own."""
-    made = of_op(op)
+    made = cases(op)
 
     def launch() -> None:
         stream = torch.cuda.current_stream()
@@ -95,14 +89,14 @@ def on_a_stream(op: str) -> None:
 
 
 def modes(op: str) -> None:
-    made = of_op(op)
+    made = cases(op)
     for mode in ("global", "thread_local", "relaxed"):
         replay(capture(lambda: run_all(made), mode), made)
 
 
 def in_a_thread(op: str) -> None:
     """Captured by one thread while another one launches the same kernels on a stream of its own."""
-    made, others = of_op(op), of_op(op)
+    made, others = cases(op), cases(op)
     graphs: list[torch.cuda.CUDAGraph] = []
     wrong: list[str] = []
 
@@ -141,18 +135,43 @@ CAPTURES = {
 }
 
 
-def main() -> None:
+def of_op(op: str, names: Sequence[str]) -> dict[str, str | None]:
+    """What became of the captures of an op."""
     torch.zeros(1, device="cuda")
     found: dict[str, str | None] = {}
-    for name in sys.argv[2:]:
+    for name in names:
         try:
-            CAPTURES[name](sys.argv[1])
+            CAPTURES[name](op)
             found[name] = None
         except BaseException:
             found[name] = traceback.format_exc()
             if name == "first calls":
                 break
-    print(json.dumps(found), flush=True)
+    return found
+
+
+def forked(op: str, names: Sequence[str]) -> dict[str, str | None]:
+    """The same in a child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with os.fdopen(writer, "w") as out:
+            json.dump(of_op(op, names), out)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        text = told.read()
+    status = os.waitpid(child, 0)[1]
+    found: dict[str, str | None] = json.loads(text) if text else {}
+    return found if status == 0 else {**found, "end": f"status {status}"}
+
+
+def main() -> None:
+    """The argument: {op: captures} as JSON."""
+    wanted: dict[str, list[str]] = json.loads(sys.argv[1])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(forked, wanted, wanted.values())
+        print(json.dumps(dict(zip(wanted, found, strict=True))), flush=True)
 
 
 if __name__ == "__main__":

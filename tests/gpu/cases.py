@@ -1,172 +1,199 @@
-"""A call of every CUDA kernel of every op: small, on torch tensors, its result known.
+"""Calls of every CUDA kernel of every op, on torch tensors, from the samples of tests/rows.
 
-`cases(op)` are its calls; `Case.run(out)` makes one, `Case.want()` is what torch says of it. The
-device is a parameter, so that the cases themselves are tested where there is no GPU."""
+`cases(op)` are its calls, each in a layout that the kernel takes; `Case.change(seed)` gives one
+other values, `run` makes it, `check` looks at what it wrote. `planned(op)` says which there are
+without a GPU. The device is a parameter, so that the cases themselves are tested where there is
+none."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-OPS = (
-    "add", "relu", "relu_bwd", "gelu_bwd", "scale", "copy",
-    "bias_add", "bias_add_bwd", "gemm", "sum",
-)  # fmt: skip
+from rows import Maker, Row, Sample, rows
+from rows.calls import Call, call_of, compare, mapped, tensors_of
+from rows.table import DTYPES, WORDS, facts, table
 
-SUFFIX = {
-    torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64",
-    torch.int8: "i8", torch.uint8: "u8", torch.int16: "i16", torch.int32: "i32",
-    torch.int64: "i64", torch.bool: "bool",
-}  # fmt: skip
-# What a result may be off by, near the size of its terms: rounding alone is not asked here.
-LOOSE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+OPS = tuple(op for op in rows() if op in table())
+SUFFIX = WORDS
+EACH = 3  # samples of a kernel, and as many large ones
+# Enough that the seeds of graphs and streams, which nobody chose, do not meet a worse rounding.
+LOOSER = 16.0
+LAYOUTS = (None, "dense", "reversed", "nhwc")  # None: as the sample lies
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """A sample that a kernel fits, and how: the `at`-th of `samples`, or of `large`."""
+
+    kernel: str
+    suffix: str
+    word: str  # of the Maker
+    large: bool
+    at: int
+    layout: str | None
+
+
+@dataclass(slots=True)
 class Case:
-    """One kernel's call. `inputs` are changed in place between runs, the calls see it."""
+    """One kernel's call. Its tensors stay, their values change."""
 
     op: str
-    kernel: str
-    inputs: tuple[torch.Tensor | None, ...]
-    out: torch.Tensor
-    reference: Callable[..., torch.Tensor]  # of the inputs in float64
+    plan: Plan
+    call: Call
+    prepare: Callable[[int], Call]  # another call of other values, that lies like it
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:
-        return f"{self.op}/{self.kernel} {SUFFIX[self.out.dtype]} {tuple(self.out.shape)}"
+    def kernel(self) -> str:
+        return self.plan.kernel
 
-    def arguments(self, out: torch.Tensor | None = None) -> tuple[Any, ...]:
-        return (*self.inputs, self.out if out is None else out)
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.kernel} {self.call.suffix} {self.plan}"
+
+    @property
+    def inputs(self) -> list[torch.Tensor]:
+        return tensors_of(self.call.inputs)
+
+    @property
+    def written(self) -> list[torch.Tensor]:
+        """The outs, and the arguments that are written in place."""
+        return tensors_of(list(self.call.written().values()))
+
+    def arguments(self) -> list[Any]:
+        return self.call.positional()
 
     def keywords(self) -> dict[str, Any]:
         """The kernel is demanded where the tensors lie on a GPU."""
-        demanded = {"kernel": self.kernel} if self.out.is_cuda else {}
+        demanded = {"kernel": self.kernel} if self.call.device == "cuda" else {}
         return {**self.options, **demanded}
 
-    def run(self, out: torch.Tensor | None = None, **more: Any) -> None:
-        module = importlib.import_module(f"aicf_cuda.{self.op}")
-        typed = getattr(module, f"{self.op}_{SUFFIX[self.out.dtype]}")
-        if typed(*self.arguments(out), **self.keywords(), **more) is not True:
-            said = module.explain(*self.arguments(out), **self.options)
+    def run(self, of: Call | None = None, **more: Any) -> None:
+        call = self.call if of is None else of
+        module = call.facts.module
+        typed = getattr(module, f"{self.op}_{call.suffix}")
+        if typed(*call.positional(), **self.keywords(), **more) is not True:
+            said = module.explain(*call.positional(), **self.options)
             raise AssertionError(f"{self.name} refused: {said}")
 
     def bind(self, **more: Any) -> Any:
-        module = importlib.import_module(f"aicf_cuda.{self.op}")
-        return module.bind(*self.arguments(), **self.keywords(), **more)
+        return self.call.facts.module.bind(*self.arguments(), **self.keywords(), **more)
+
+    def take(self, other: Call) -> None:
+        """Another call's values, and outs on which what is not written shows."""
+        for mine, its in zip(self.inputs, tensors_of(other.inputs), strict=True):
+            mine.copy_(its)
+        for x in self.call.outs.values():
+            x.fill_(float("nan") if x.is_floating_point() else 1 if x.dtype == torch.bool else 85)
+        self.call.want = other.want
 
     def change(self, seed: int) -> None:
-        """Other inputs, and an out on which what is not written shows."""
-        torch.manual_seed(seed)
-        for t in self.inputs:
-            if t is not None:
-                t.normal_()
-        self.out.fill_(float("nan"))
+        self.take(self.prepare(seed))
 
-    def want(self) -> torch.Tensor:
-        return self.reference(*(None if t is None else t.double() for t in self.inputs))
+    def check(self) -> None:
+        """What was written is near the reference; NaN where none is wanted fails."""
+        slack = LOOSER * self.call.row.slack
+        for name, got in self.call.written().items():
+            compare(got, self.call.want[name], slack, f"{self.name}: {name}")
 
-    def check(self, got: torch.Tensor | None = None) -> None:
-        """Near what torch says; NaN anywhere fails."""
-        got = self.out if got is None else got
-        want = self.want()
-        size = max(1.0, float(want.abs().max())) if want.numel() else 1.0
-        error = (got.double() - want).abs()
-        good = bool((error <= LOOSE[got.dtype] * size).all())
-        assert good, f"{self.name}: off by {float(error.max())} of {size}"
+    def same(self, seed: int) -> bool:
+        """Whether a call of its own, on the values of that seed, writes the same bits."""
+        other = self.prepare(seed)
+        self.run(other)
+        pairs = zip(self.written, tensors_of(list(other.written().values())), strict=True)
+        return all(torch.equal(x.nan_to_num(9), y.nan_to_num(9)) for x, y in pairs)
 
 
-def gelu_slope(gy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return torch.ops.aten.gelu_backward(gy, y)
+@functools.lru_cache(maxsize=32)
+def drawn(op: str, word: str, large: bool, device: str, seed: int) -> list[Sample]:
+    row = rows()[op]
+    return (row.large if large else row.samples)(Maker(DTYPES[word], device, seed=seed))
 
 
-def product(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, c: torch.Tensor | None
-) -> torch.Tensor:
-    out = a @ b
-    out = out if c is None else out + 0.5 * c
-    out = out if bias is None else out + bias
-    return torch.relu(out)
+def laid(call: Call, layout: str | None) -> Call:
+    """With poisoned outs that lie like it."""
+    made = call.copied() if layout is None else call.relaid(layout)
+    return made.with_outs(layout=layout or "dense")
 
 
-def cases(op: str, device: str = "cuda", dtype: torch.dtype = torch.float32) -> list[Case]:
-    """Each kernel of `op` at least once; those with a workspace need several stages here."""
+def case_of(op: str, plan: Plan, device: str) -> Case:
+    row = rows()[op]
 
-    def new(*shape: int) -> torch.Tensor:
-        return torch.zeros(shape, dtype=dtype, device=device)
+    def prepare(seed: int) -> Call:
+        one = drawn(op, plan.word, plan.large, device, seed)[plan.at]
+        return laid(call_of(row, one, device), plan.layout)
 
-    def elementwise(
-        inputs: int,
-        reference: Callable[..., torch.Tensor],
-        vec: str = "vec",
-        **options: Any,
-    ) -> list[Case]:
-        flat = tuple(new(8195) for _ in range(inputs))
-        turned = tuple(new(70, 67).t() for _ in range(inputs))
-        return [
-            Case(op, vec, flat, new(8195), reference, options),
-            Case(op, "strided", turned, new(67, 70), reference, options),
-        ]
+    call = prepare(0)
+    return Case(op, plan, call, prepare, call.options)
 
-    def relu_bwd(gy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.where(y <= 0, 0.0, gy)
 
-    made: dict[str, Callable[[], list[Case]]] = {
-        "add": lambda: [
-            *elementwise(2, torch.add),
-            Case(op, "strided", (new(33, 129), new(129)), new(33, 129), torch.add),
-        ],
-        "relu": lambda: elementwise(1, torch.relu),
-        "relu_bwd": lambda: elementwise(2, relu_bwd),
-        "gelu_bwd": lambda: elementwise(2, gelu_slope),
-        "scale": lambda: elementwise(1, lambda x: 0.5 * x, factor=0.5),
-        "copy": lambda: [
-            *elementwise(1, torch.clone, "flat"),
-            Case(op, "strided", (new(67, 70)[::2, 1::3],), new(34, 23), torch.clone),
-        ],
-        "bias_add": lambda: [
-            Case(op, "vec", (new(37, 65), new(65)), new(37, 65), torch.add),
-            Case(
-                op, "vec", (new(3, 5, 129), new(5)), new(3, 5, 129), lambda x, b: x + b[:, None]
-            ),
-        ],
-        "bias_add_bwd": lambda: [
-            Case(op, "two_stage", (new(4100, 33),), new(33), lambda gy: gy.sum(0)),
-            Case(op, "two_stage", (new(3, 5, 2049),), new(5), lambda gy: gy.sum((0, 2))),
-        ],
-        "gemm": lambda: [
-            *(
-                []
-                if dtype == torch.float32
-                else [
-                    Case(
-                        op, "mma", (new(72, 40), new(40, 136), new(136), new(72, 136)),
-                        new(72, 136), product, {"beta": 0.5, "act": "relu"},
-                    ),
-                    Case(
-                        op, "mma", (new(128, 256).t(), new(64, 128).t(), None, None),
-                        new(256, 64), product, {"act": "relu"},
-                    ),
-                ]
-            ),
-            Case(
-                op, "simt", (new(67, 33), new(33, 70), new(70), new(67, 70)), new(67, 70),
-                product, {"beta": 0.5, "act": "relu"},
-            ),
-            Case(
-                op, "simt", (new(1, 130), new(77, 130).t(), None, None), new(1, 77),
-                product, {"act": "relu"},
-            ),
-        ],
-        "sum": lambda: [
-            Case(op, "two_stage", (new(300_007),), new(), torch.sum),
-            Case(op, "two_stage", (new(5, 9001),), new(5), lambda x: x.sum(1), {"axes": [1]}),
-            Case(op, "two_stage", (new(9001, 5),), new(5), lambda x: x.sum(0), {"axes": [0]}),
-        ],
-    }  # fmt: skip
-    return made[op]()
+# ---- which there are -----------------------------------------------------------------------------
+
+
+def fitting(call: Call, device: str) -> set[str]:
+    """The kernels of a device that take a call, which has no memory there."""
+    spec = importlib.import_module("aicf_rt").Spec
+
+    def of(x: torch.Tensor) -> Any:
+        return spec(tuple(x.shape), WORDS[x.dtype], strides=x.stride(), device=device)
+
+    lines = call.facts.module.explain(*mapped(of, call.positional()), **call.options)
+    return {line.partition(":")[0] for line in lines if ": fits" in line}
+
+
+@functools.cache
+def planned(op: str, device: str = "cuda", word: str | None = None) -> tuple[Plan, ...]:
+    """For each built kernel and Maker's dtype the samples that fit it, as many as EACH says, and
+    all large ones."""
+    row, about = rows()[op], facts(op)
+    kernels, found = about.kernels_of(device), []
+    for kind in row.dtypes if word is None else {word} & set(row.dtypes):
+        for large, make in ((False, row.samples), (True, row.large)):
+            count = dict.fromkeys(kernels, 0)
+            for at, one in enumerate(make(Maker(DTYPES[kind]))):
+                for kernel, suffix, layout in fits(row, one, kernels, device):
+                    count[kernel] += 1
+                    if large or count[kernel] <= EACH:
+                        found.append(Plan(kernel, suffix, kind, large, at, layout))
+    return tuple(found)
+
+
+def fits(
+    row: Row, one: Sample, kernels: Mapping[str, tuple[str, ...]], device: str
+) -> Iterator[tuple[str, str, str | None]]:
+    """Kernels that take the sample, each with its suffix and the first layout that does."""
+    call = call_of(row, one)
+    left = {k for k, suffixes in kernels.items() if call.suffix in suffixes}
+    for layout in LAYOUTS:
+        if left:
+            taken = fitting(laid(call, layout), device) & left
+            yield from ((kernel, call.suffix, layout) for kernel in sorted(taken))
+            left -= taken
+
+
+def unreached(op: str) -> list[str]:
+    """CUDA kernels that no sample fits."""
+    return sorted(set(facts(op).kernels_of("cuda")) - {plan.kernel for plan in planned(op)})
+
+
+def cases(op: str, device: str = "cuda", dtype: torch.dtype | None = None) -> list[Case]:
+    """Each kernel of `op` at least once: in one dtype; if none is said, in f32 or whatever the
+    kernel takes."""
+    if device == "cpu":  # any kernel: none is demanded
+        plans = planned(op, "cpu", WORDS[dtype or torch.float32])
+        return [case_of(op, plan, device) for plan in plans if not plan.large]
+    plans = planned(op) if dtype is None else planned(op, word=WORDS[dtype])
+    chosen: list[Plan] = []
+    for kernel in dict.fromkeys(plan.kernel for plan in plans):
+        mine = [plan for plan in plans if plan.kernel == kernel]
+        first = "f32" if any(plan.word == "f32" for plan in mine) else mine[0].word
+        mine = [plan for plan in mine if plan.word == first]
+        small, large = ([p for p in mine if p.large is is_large] for is_large in (False, True))
+        chosen += [*small, *large[:EACH]]
+    return [case_of(op, plan, device) for plan in chosen]

@@ -33,17 +33,17 @@ class Process:
         )
         self.text: tuple[str, str] | None = None
 
-    def output(self) -> str:
-        """What it printed; fails unless it ended well."""
+    def output(self, limit: float = LIMIT) -> str:
+        """What it printed; fails unless it ended well within so many seconds of its start."""
         if self.text is None:
             try:
                 self.text = self.process.communicate(
-                    timeout=max(1.0, LIMIT + self.start - time.monotonic())
+                    timeout=max(1.0, limit + self.start - time.monotonic())
                 )
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 out, err = self.process.communicate()
-                raise AssertionError(f"not done in {LIMIT:.0f} s\n{out}\n{err}") from None
+                raise AssertionError(f"not done in {limit:.0f} s\n{out}\n{err}") from None
         out, err = self.text
         status = self.process.returncode
         assert status == 0, f"status {status}\n{out[-4000:]}\n{err[-4000:]}"

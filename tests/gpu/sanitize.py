@@ -13,6 +13,7 @@ where the tools do not work on this machine."""
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -26,10 +27,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from gpu.built import kernels_of
 from gpu.processes import BUILT, ROOT
 
-sys.path.insert(0, str(BUILT))
+sys.path[:0] = [str(BUILT), str(ROOT / "tools")]
+
+from gpu.cases import OPS, planned, unreached  # noqa: E402
+from gpu.touch import named  # noqa: E402
+from rows.table import facts  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,13 +43,7 @@ GROUPS = {
     "synccheck": ("copy", "sums", "gemm"),
 }
 
-# What touch.py is given, a process each: as long as each other, about.
-SHARING = (("copy",), ("bias_add_bwd",), ("sum",), ("gemm:f32",), ("gemm:f16",), ("gemm:bf16",))
-RUNS = {
-    "memcheck": (("add", "relu", "relu_bwd"), ("gelu_bwd", "scale", "bias_add"), *SHARING),
-    "racecheck": SHARING,
-    "synccheck": (("copy", "bias_add_bwd", "sum"), ("gemm",)),
-}
+PROCESSES = {"memcheck": 12, "racecheck": 12, "synccheck": 4}  # as long as each other, about
 PLANTED = {"memcheck": ("write", "Invalid __global__ write"), "racecheck": ("race", "hazard")}
 AT_ONCE = 12
 
@@ -102,14 +100,32 @@ def compile_planted(folder: Path) -> Path:
 
 
 def kernels_to_run() -> set[str]:
-    """Every CUDA kernel of the built modules, with every dtype it was built for."""
-    table = json.loads((BUILT / "aicf_cuda" / "_table.json").read_text(encoding="utf-8"))
-    return {
-        f"{op}/{kernel} {dtype}"
-        for op in table["ops"]
-        for kernel, dtypes in kernels_of(op).items()
-        for dtype in dtypes
-    }
+    """Every CUDA kernel of the built modules, in every dtype that samples reach."""
+    reached = {named(op, plan) for op in OPS for plan in planned(op)}
+    return reached | {f"{op}/{kernel}" for op in OPS for kernel in unreached(op)}
+
+
+def shares(op: str) -> bool:
+    """Whether threads of a kernel of the op may share memory, as its sources have it."""
+    sources = importlib.import_module("gpu_report").sources
+    files = {ROOT / k["src"] for k in facts(op).kernels if k["backend"] == "cuda"}
+    words = ("__shared__", "__syncthreads", "cluster")
+    return any(
+        word in path.read_text(encoding="utf-8")
+        for file in files
+        for path in sources(file, set())
+        for word in words
+    )
+
+
+def groups(tool: str) -> list[list[str]]:
+    """The ops that a tool looks at, in lists for a process each."""
+    asked = [op for op in OPS if planned(op) and (tool == "memcheck" or shares(op))]
+    made: list[list[str]] = [[] for _ in range(PROCESSES[tool])]
+    size = {op: 20 + len(planned(op)) for op in asked}
+    for op in sorted(asked, key=lambda op: -size[op]):
+        min(made, key=lambda group: sum(size[o] for o in group)).append(op)
+    return [group for group in made if group]
 
 
 def ran(outcome: Outcome) -> set[str]:
@@ -126,7 +142,7 @@ def every_kernel(limit: float) -> tuple[list[Outcome], list[Outcome]]:
         ours = [
             pool.submit(sanitize, tool, " ".join(ops), [*touch, *ops], limit)
             for tool in ("racecheck", "memcheck", "synccheck")
-            for ops in reversed(RUNS[tool])
+            for ops in groups(tool)
         ]
         planted = [
             pool.submit(sanitize, tool, f"planted {word}", [program, word], limit)

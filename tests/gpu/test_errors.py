@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpu.cases import OPS, SUFFIX, cases  # noqa: E402
+from gpu.cases import OPS, cases  # noqa: E402
+from rows.calls import mapped  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.guests("torch")]
 
@@ -47,16 +48,18 @@ def torchs() -> Iterator[Any]:
 @pytest.mark.promise("C1")
 @pytest.mark.parametrize("op", OPS)
 def test_nothing_to_do_leaves_no_error(ours: Any, torchs: Any, op: str) -> None:
-    def nothing(t: Any, dim: int) -> Any:
-        return t if t is None or not t.dim() else t.narrow(dim, 0, 0)
+    def nothing(value: Any, dim: int) -> Any:
+        return mapped(lambda t: t.narrow(dim, 0, 0) if t.dim() else t, value)
 
     for case in cases(op):
-        module = importlib.import_module(f"aicf_cuda.{op}")
-        typed = getattr(module, f"{op}_{SUFFIX[case.out.dtype]}")
+        typed = getattr(case.call.facts.module, f"{op}_{case.call.suffix}")
+        count = len(case.call.inputs)
         for dim in (0, -1):
-            empty = [nothing(t, dim) for t in case.inputs]
-            for to in (nothing(case.out, 0), nothing(case.out, -1), case.out):
-                typed(*empty, to, **case.options)  # taken or not: nothing may break
+            inputs, outs = case.arguments()[:count], case.arguments()[count:]
+            empty = nothing(inputs, dim)
+            for to in (0, -1, None):
+                left = outs if to is None else nothing(outs, to)
+                typed(*empty, *left, **case.options)  # taken or not: nothing may break
         case.run()
         torch.cuda.synchronize()
         assert ours.cudaPeekAtLastError() == 0
@@ -268,13 +271,11 @@ def test_from_ptx_alone(told: dict[str, Any]) -> None:
 def test_kernels_of_an_arch(add: Any) -> None:
     """Each kernel of the table fits this GPU, or says which arch it was built for."""
     for op in OPS:
-        module = importlib.import_module(f"aicf_cuda.{op}")
-        for dtype in (torch.float32, torch.bfloat16):
-            for case in cases(op, dtype=dtype):
-                lines = module.explain(*case.arguments(), **case.options)
-                line = next(line for line in lines if line.startswith(f"{case.kernel}:"))
-                assert ": fits" in line or "sm_" in line, line
-                if ": fits" in line:
-                    case.change(1)
-                    case.run()
-                    case.check()
+        for case in cases(op):
+            lines = case.call.explain()
+            line = next(line for line in lines if line.startswith(f"{case.kernel}:"))
+            assert ": fits" in line or "sm_" in line, line
+            if ": fits" in line:
+                case.change(1)
+                case.run()
+                case.check()

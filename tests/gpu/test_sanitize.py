@@ -30,13 +30,12 @@ if words[-2].endswith("planted"):
 asked = words[next(i for i, w in enumerate(words) if w.endswith("touch.py")) + 1:]
 ran = []
 for kernel in json.loads(os.environ["KERNELS"]):
-    for op, _, dtype in (word.partition(":") for word in asked):
-        if kernel.startswith(op + "/") and kernel.endswith(" " + dtype if dtype else ""):
-            ran.append(kernel)
+    if kernel.partition("/")[0] in asked:
+        ran.append(kernel)
 if how == "forgets":
     ran = [kernel for kernel in ran if kernel != "sum/two_stage f32"]
 print(json.dumps({{"ran": ran}}))
-if how == "reports" and tool == "racecheck" and asked == ["copy"]:
+if how == "reports" and tool == "racecheck" and "sum" in asked:
     print("========= RACECHECK SUMMARY: 2 hazards displayed")
     sys.exit(9)
 if how != "silent":
@@ -50,8 +49,8 @@ if how != "silent":
         ("sees", 0, "sum/two_stage             bf16 f16 f32"),
         ("blind", 1, "memcheck planted write: MISSED"),
         ("forgets", 1, "not run clean under memcheck: sum/two_stage f32"),
-        ("reports", 1, "racecheck copy: reported"),
-        ("silent", 1, "memcheck sum: failed"),
+        ("reports", 1, ": reported, "),
+        ("silent", 1, ": failed, "),
     ],
 )
 def test_verdicts(tmp_path: Path, how: str, status: int, text: str) -> None:

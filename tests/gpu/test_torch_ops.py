@@ -11,38 +11,23 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from torch_ops.samples import MAIN, NO_GRADIENT, forms_of, samples_of  # noqa: E402
+from rows import Maker, Sample, rows  # noqa: E402
+from rows.calls import call_reference, calls_of, mapped, tensors_of  # noqa: E402
+from rows.table import DTYPES, facts  # noqa: E402
+from torch_ops.samples import MAIN, forms_of, has_gradient, samples_of  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.guests("torch"), pytest.mark.promise("TORCH-gpu")]
 
-DTYPES = [torch.float32, torch.bfloat16]
 LONG = 100_000_000  # cycles, 50 ms
 NEAR = {torch.float32: {"rtol": 1e-4, "atol": 1e-4}, torch.bfloat16: {"rtol": 0.05, "atol": 0.1}}
 
-# The rows in torch's own words.
-PEERS: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "relu": lambda x: x.relu(),
-    "scale": lambda x, factor: x * factor,
-    "copy": lambda x: x.clone(),
-    "bias_add": lambda x, bias, axis=1: (
-        x + bias.view(*(-1 if i == axis % x.dim() else 1 for i in range(x.dim())))
-    ),
-    "gemm": lambda a, b, bias=None, c=None, **k: gemm(a, b, bias, c, **k),
-    "sum": lambda x, axes=None, keepdim=False: x.sum(
-        axes if axes is not None else list(range(x.dim())), keepdim=keepdim
-    ),
-}
 
-
-def gemm(
-    a: Any, b: Any, bias: Any, c: Any, alpha: float = 1, beta: float = 0, act: str = "none"
-) -> Any:
-    y = alpha * (a @ b)
-    y = y if c is None else y + beta * c
-    y = y if bias is None else y + bias
-    acts = {"none": lambda y: y, "relu": torch.relu, "gelu": torch.nn.functional.gelu}
-    return acts[act](y)
+def dtypes_of(name: str) -> list[Any]:
+    """Of NEAR, or whatever the row has on CUDA where it takes no floats."""
+    row = rows()[name]
+    covered = [kind for kind in row.dtypes if any(calls_of(row, kind, "cuda"))]
+    floats = [DTYPES[kind] for kind in covered if DTYPES[kind] in NEAR]
+    return floats or [DTYPES[kind] for kind in covered[:1]]
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +37,18 @@ def ops() -> Any:
     return torch.ops.aicf
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MAIN)
-def test_opcheck(ops: Any, name: str, dtype: Any) -> None:
-    for one in samples_of(name, dtype, "cuda"):
-        torch.library.opcheck(getattr(ops, name).default, one.args, one.kwargs)
+def test_opcheck(ops: Any, name: str) -> None:
+    """All samples in the first dtype, one in each other."""
+    for i, dtype in enumerate(dtypes_of(name)):
+        for one in samples_of("aicf", name, dtype, "cuda")[: 1 if i else None]:
+            torch.library.opcheck(getattr(ops, name).default, one.args, one.kwargs)
 
 
 @pytest.mark.parametrize("name", MAIN)
 def test_opcheck_of_other_forms(ops: Any, name: str) -> None:
-    op = getattr(ops, name)
-    for overload, one in forms_of(op, samples_of(name, torch.float32, "cuda")[1]):
+    op, dtype = getattr(ops, name), dtypes_of(name)[0]
+    for overload, one in forms_of(op, samples_of("aicf", name, dtype, "cuda")[1]):
         torch.library.opcheck(overload, one.args, one.kwargs)
 
 
@@ -79,14 +65,65 @@ def gradients(function: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]
     return [out.detach(), *(x.grad for x in leaves if isinstance(x, torch.Tensor))]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", [n for n in MAIN if n not in NO_GRADIENT])
-def test_gradients_beside_torch(ops: Any, name: str, dtype: Any) -> None:
-    for one in samples_of(name, dtype, "cuda"):
-        ours = gradients(getattr(ops, name), one.args, one.kwargs)
-        theirs = gradients(PEERS[name], one.args, one.kwargs)
-        for x, y in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(x, y, **NEAR[dtype])
+def wanting(one: Sample) -> list[int]:
+    """Which of its tensors, in order, require a gradient."""
+    return [i for i, x in enumerate(tensors_of(one.args)) if x.requires_grad]
+
+
+def needing(one: Sample, need: list[int], exactly: bool) -> tuple[Sample, list[Any]]:
+    """The sample on leaves of its own, of which those of `need` require a gradient, in float64 on
+    the CPU if they shall be exact; and those leaves."""
+    leaves: list[Any] = []
+
+    def leaf(x: Any) -> Any:
+        to = torch.float64 if exactly and x.is_floating_point() else x.dtype
+        made = x.detach().to("cpu" if exactly else x.device, to, copy=True)
+        leaves.append(made.requires_grad_(len(leaves) in need))
+        return leaves[-1]
+
+    given = Sample(mapped(leaf, one.args), dict(one.kwargs))
+    return given, [leaves[i] for i in need]
+
+
+def apart(x: Any, seed: int) -> Any:
+    """A gradient for x that is not contiguous, in multiples of 1/8."""
+    maker = Maker(x.dtype, str(x.device), seed=seed)
+    return maker(*x.shape, 2)[..., 1]
+
+
+def backward(outs: Any, leaves: list[Any], like: Any) -> Any:
+    """The gradients of the leaves, for incoming ones of the values of those for `like`."""
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    like = like if isinstance(like, tuple) else (like,)
+    pairs = [
+        (out, apart(x, i).to(out.device, out.dtype))
+        for i, (out, x) in enumerate(zip(outs, like, strict=False))
+        if x.is_floating_point() and out.requires_grad
+    ]
+    outs, gs = zip(*pairs, strict=True)
+    return torch.autograd.grad(outs, leaves, gs, allow_unused=True)
+
+
+@pytest.mark.promise("ROWS-gradients")
+@pytest.mark.parametrize("name", [n for n in MAIN if has_gradient("aicf", n)])
+def test_gradients_beside_torch(ops: Any, name: str) -> None:
+    """Of all arguments and of each alone, beside the autograd of the row's reference."""
+    row = rows()[name]
+    for dtype in dtypes_of(name):
+        for one in samples_of("aicf", name, dtype, "cuda"):
+            if one.kwargs.get("dtype", dtype) not in NEAR:
+                continue
+            every = wanting(one)
+            for need in [every, *([i] for i in every if len(every) > 1)]:
+                given, leaves = needing(one, need, exactly=False)
+                found = getattr(ops, name)(*given.args, **given.kwargs)
+                ours = backward(found, leaves, found)
+                given, leaves = needing(one, need, exactly=True)
+                outs = tuple(call_reference(row, given.args, given.kwargs))
+                theirs = backward(outs, leaves, found)
+                for x, y in zip(ours, theirs, strict=True):
+                    want = torch.zeros(x.shape) if y is None else y.to(dtype)
+                    torch.testing.assert_close(x.cpu(), want.to(x.dtype), **NEAR[dtype])
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -135,11 +172,15 @@ def test_the_current_stream(ops: Any, form: str) -> None:
         assert bool((found == i + 1).all())
 
 
-@pytest.mark.parametrize("name", MAIN)
+@pytest.mark.parametrize("name", [n for n in MAIN if not facts(n).writes])
 def test_a_cuda_graph(ops: Any, name: str) -> None:
-    """Captured through torch.ops with its gradient's ops, replayed on other values."""
-    one = samples_of(name, torch.float32, "cuda", grad=False)[0]
-    op = getattr(ops, name)
+    """Captured through torch.ops, replayed on other values."""
+    op, dtype = getattr(ops, name), dtypes_of(name)[0]
+
+    def made(seed: int) -> Sample:
+        return samples_of("aicf", name, dtype, "cuda", False, seed)[0]
+
+    one = made(0)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -148,12 +189,11 @@ def test_a_cuda_graph(ops: Any, name: str) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = op(*one.args, **one.kwargs)
-    for _ in range(3):
-        for x in one.args:
-            if isinstance(x, torch.Tensor):
-                x.copy_(torch.randn_like(x))
+    for seed in range(1, 4):
+        for x, other in zip(tensors_of(one.args), tensors_of(made(seed).args), strict=True):
+            x.copy_(other)
         graph.replay()
-        torch.testing.assert_close(out, op(*one.args, **one.kwargs))
+        torch.testing.assert_close(out, op(*one.args, **one.kwargs), equal_nan=True)
 
 
 def test_no_scalar_is_read_back(ops: Any) -> None:

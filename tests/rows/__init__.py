@@ -41,9 +41,11 @@ class Maker:
     """Makes tensors of one dtype and device, from one seed. Values are multiples of 1/8 in
     [-2, 2], which every float dtype has exactly, so that one reference does for all."""
 
-    def __init__(self, dtype: torch.dtype, device: str = "cpu", grad: bool = False) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: str = "cpu", grad: bool = False, seed: int = 7
+    ) -> None:
         self.dtype, self.device, self.grad = dtype, device, grad
-        self.source = torch.Generator().manual_seed(7)
+        self.source = torch.Generator().manual_seed(seed)
 
     def _leaf(self, x: torch.Tensor, grad: bool | None = None) -> torch.Tensor:
         wanted = self.grad if grad is None else grad
@@ -114,6 +116,9 @@ class Row:
     slack: float = 1.0  # times the dtype's tolerance
     # Calls that must be refused, with a part of the message.
     refused: Callable[[Maker], list[tuple[Sample, str]]] = lambda t: []
+    # Larger calls, for the GPU: of several blocks, of every stage of a reduction, some ten thousand
+    # elements each. They are run under the sanitizers and in CUDA graphs.
+    large: Callable[[Maker], list[Sample]] = lambda t: []
 
 
 @functools.cache

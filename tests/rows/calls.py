@@ -230,8 +230,8 @@ def call_of(row: Row, one: Sample, device: str = "cpu") -> Call:
     return Call(row, about, suffix, inputs, named, wanted(row, one), device)
 
 
-def samples_of(row: Row, dtype: str, device: str = "cpu", grad: bool = False) -> list[Sample]:
-    return row.samples(Maker(DTYPES[dtype], device, grad))
+def samples_of(row: Row, dtype: str, device: str = "cpu", seed: int = 7) -> list[Sample]:
+    return row.samples(Maker(DTYPES[dtype], device, seed=seed))
 
 
 def calls_of(row: Row, dtype: str, device: str = "cpu") -> Iterator[Call]:

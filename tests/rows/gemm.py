@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,22 @@ def samples(t: Maker) -> list[Sample]:
     ]
 
 
+def large(t: Maker) -> list[Sample]:
+    """Tiles of each size, whole and cut, in every layout, rows and columns alone, no products."""
+    sizes = [((), 72, 72, 40), ((16,), 72, 72, 40), ((), 1, 72, 264), ((), 136, 264, 104),
+             ((), 72, 1, 264), ((), 67, 65, 33), ((16,), 65, 67, 9), ((), 1, 77, 515),
+             ((), 77, 1, 515), ((), 5, 3, 0), ((3,), 5, 3, 2)]  # fmt: skip
+    found = []
+    for (batch, m, n, k), first, second in itertools.product(sizes, (t, t.turned), (t, t.turned)):
+        a, b = first(*batch, m, k), second(*batch, k, n)
+        if first == second:
+            c = t(*batch, m, n)
+            found.append(sample(a, b, t(n), c, beta=0.5, act="gelu"))
+        else:
+            found.append(sample(a, b, act="relu"))
+    return found
+
+
 def refused(t: Maker) -> list[tuple[Sample, str]]:
     return [
         (sample(t(3, 4), t(5, 6)), "b: its shape must be B.. K N"),
@@ -46,4 +63,4 @@ def refused(t: Maker) -> list[tuple[Sample, str]]:
     ]
 
 
-ROWS = [Row("gemm", samples, gemm, refused=refused, slack=2.0)]
+ROWS = [Row("gemm", samples, gemm, refused=refused, large=large, slack=2.0)]

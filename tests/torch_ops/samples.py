@@ -114,10 +114,11 @@ def samples_of(
     dtype: torch.dtype = torch.float64,
     device: str = "cpu",
     grad: bool | None = None,
+    seed: int = 7,
 ) -> list[Sample]:
     """Those of a row; what requires a gradient is what the row declares, if not told."""
     wanted = has_gradient(namespace, name) if grad is None else grad
-    made = (MAIN if namespace == "aicf" else KINDS)[name](Maker(dtype, device, wanted))
+    made = (MAIN if namespace == "aicf" else KINDS)[name](Maker(dtype, device, wanted, seed))
     assert len(made) >= FEWEST
     return [_plainly(facts(name), one) if namespace == "aicf" else one for one in made]
 
