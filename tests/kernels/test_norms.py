@@ -299,7 +299,8 @@ def test_backward_in_place(device: str, dtype: str) -> None:
         want = backward(gy.clone(), x, mean, rstd, None, dtype)
         got = backward(gy, x, mean, rstd, None, dtype, gx=gy)
         for g, w in zip(got, want, strict=True):
-            assert g is not None and w is not None
+            assert g is not None
+            assert w is not None
             assert torch.equal(g, w)
 
 
@@ -316,7 +317,8 @@ def test_bits_are_the_same_again(device: str, dtype: str) -> None:
             runs.append([out, mean, rstd, *backward(gy, x, mean, rstd, weight, dtype)])
         for again in runs[1:]:
             for a, b in zip(runs[0], again, strict=True):
-                assert a is not None and b is not None
+                assert a is not None
+                assert b is not None
                 assert torch.equal(a, b)
 
 
