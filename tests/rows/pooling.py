@@ -12,27 +12,39 @@ from rows import Maker, Row, Sample, sample
 
 Tensor = torch.Tensor
 
-# (N, C, H, W) and the attributes of a call.
+# (N, C, H, W) and the attributes of a call; pairs, as torch.compile takes one number that it may
+# see change for no list.
 MAX: list[tuple[tuple[int, ...], dict[str, Any]]] = [
-    ((1, 2, 5, 6), {"window": 3, "stride": 2, "pad": 1}),  # windows overlap
+    ((1, 2, 5, 6), {"window": (3, 3), "stride": (2, 2), "pad": (1, 1)}),  # windows overlap
     ((2, 1, 4, 4), {"window": (2, 2), "stride": (2, 2)}),  # and do not
     ((1, 1, 5, 4), {"window": (2, 3), "stride": (3, 1), "pad": (1, 0), "ceil_mode": True}),
-    ((2, 2, 2, 3), {"window": 1, "stride": 2, "ceil_mode": True}),  # elements in no window
+    (
+        (2, 2, 2, 3),
+        {"window": (1, 1), "stride": (2, 2), "ceil_mode": True},
+    ),  # elements in no window
 ]
 AVG: list[tuple[tuple[int, ...], dict[str, Any]]] = [
-    ((1, 2, 5, 6), {"window": 3, "stride": 2, "pad": 1}),
-    ((1, 2, 5, 6), {"window": 3, "stride": 2, "pad": 1, "count_include_pad": False}),
-    ((2, 1, 4, 4), {"window": 2, "stride": 2}),
-    ((1, 1, 4, 5), {"window": (1, 2), "stride": 2, "pad": (0, 1), "ceil_mode": True}),
+    ((1, 2, 5, 6), {"window": (3, 3), "stride": (2, 2), "pad": (1, 1)}),
+    ((1, 2, 5, 6), {"window": (3, 3), "stride": (2, 2), "pad": (1, 1), "count_include_pad": False}),
+    ((2, 1, 4, 4), {"window": (2, 2), "stride": (2, 2)}),
+    ((1, 1, 4, 5), {"window": (1, 2), "stride": (2, 2), "pad": (0, 1), "ceil_mode": True}),
     (
         (1, 1, 5, 4),
-        {"window": 2, "stride": 3, "pad": 1, "ceil_mode": True, "count_include_pad": False},
+        {
+            "window": (2, 2),
+            "stride": (3, 3),
+            "pad": (1, 1),
+            "ceil_mode": True,
+            "count_include_pad": False,
+        },
     ),
 ]
 
 
 def layouts(t: Maker, shape: tuple[int, ...]) -> list[Tensor]:
-    return [t.distinct(*shape), t.channels_last(*shape)]
+    """No two equal, since a maximum has no gradient at a tie."""
+    last = t.distinct(*shape, grad=False).contiguous(memory_format=torch.channels_last)
+    return [t.distinct(*shape), last.requires_grad_(t.grad)]
 
 
 def max_pool2d(
