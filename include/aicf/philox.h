@@ -24,17 +24,28 @@ typedef struct aicf_philox {
     uint32_t number[AICF_PHILOX_SIZE];
 } aicf_philox;
 
+/* The upper half of a product. */
+AICF_PHILOX_FUNCTION uint32_t
+aicf_philox_high(uint32_t a, uint32_t b)
+{
+#if defined(__CUDA_ARCH__)
+    return __umulhi(a, b);
+#else
+    return (uint32_t)((uint64_t)a * b >> 32);
+#endif
+}
+
 AICF_PHILOX_FUNCTION aicf_philox
 aicf_philox_rounds(
     uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t key_low, uint32_t key_high)
 {
     for (int round = 0; round < AICF_PHILOX_ROUNDS; round++) {
-        const uint64_t even = (uint64_t)c0 * 0xd2511f53;
-        const uint64_t odd = (uint64_t)c2 * 0xcd9e8d57;
-        c0 = (uint32_t)(odd >> 32) ^ c1 ^ key_low;
-        c2 = (uint32_t)(even >> 32) ^ c3 ^ key_high;
-        c1 = (uint32_t)odd;
-        c3 = (uint32_t)even;
+        const uint32_t even = c0 * 0xd2511f53, even_high = aicf_philox_high(c0, 0xd2511f53);
+        const uint32_t odd = c2 * 0xcd9e8d57, odd_high = aicf_philox_high(c2, 0xcd9e8d57);
+        c0 = odd_high ^ c1 ^ key_low;
+        c2 = even_high ^ c3 ^ key_high;
+        c1 = odd;
+        c3 = even;
         key_low += 0x9e3779b9;
         key_high += 0xbb67ae85;
     }
