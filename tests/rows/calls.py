@@ -142,11 +142,10 @@ class Call:
     def generic(self, **more: Any) -> dict[str, Any]:
         """The outs of the generic form, by name; `more` asks for optional ones or gives outs."""
         given = getattr(self.facts.module, self.row.op)(*self.inputs, **self.kwargs, **more)
-        required = [p.name for p in self.facts.outs if not p.optional]
-        names = [p.name for p in self.facts.outs if p.name in more or not p.optional]
-        if not required and not names:
-            names = [p.name for p in self.facts.outs]  # all, where nothing was asked for
-        if len(names) == 1:
+        named = [p.name for p in self.facts.outs if p.name in more or not p.optional]
+        names = named or [p.name for p in self.facts.outs]  # all, where nothing was asked for
+        if isinstance(given, torch.Tensor):
+            assert len(names) == 1
             return {names[0]: given}
         return {name: getattr(given, name) for name in names}
 
