@@ -47,8 +47,10 @@ def reference(op: str, x: Array, axes: tuple[int, ...]) -> Array:
     if op == "argmax":
         kept = [d for d in range(x.ndim) if d not in axes]
         lines = np.transpose(x, kept + sorted(axes)).reshape([*(x.shape[d] for d in kept), -1])
-        return np.argmax(lines, axis=-1).astype(np.float64)  # the first NaN, else the first largest
-    return np.asarray({"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[op](x, axes))
+        places: Array = np.argmax(lines, axis=-1).astype(np.float64)  # the first of NaN, of equals
+        return places
+    functions: dict[str, Any] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+    return np.asarray(functions[op](x, axes))
 
 
 def out_dtype(op: str, dtype: str) -> str:

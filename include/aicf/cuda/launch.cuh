@@ -3,6 +3,8 @@
 #ifndef AICF_CUDA_LAUNCH_CUH
 #define AICF_CUDA_LAUNCH_CUH
 
+#include <cstring>
+
 #include <cuda_runtime.h>
 
 #include <aicf/call.h>
@@ -70,6 +72,46 @@ launch_cluster(
     how.blockDim = dim3(block);
     how.stream = reinterpret_cast<cudaStream_t>(stream);
     how.attrs = &cluster;
+    how.numAttrs = 1;
+    cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
+// Whether a kernel that waits for the launch before it (ptx.cuh) may start while that one runs: on
+// devices of 9.0, where the module's code is for them. Code for earlier ones does not wait.
+inline bool
+launches_overlap()
+{
+    int device = 0, major = 0;
+    return aicf_op_code && strstr(aicf_op_code, "_90") && cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           major == 9;
+}
+
+// Launches `kernel`, which waits for the launch before it, so that its start is not waited for.
+template <typename... P>
+aicf_status
+launch_waiting(
+    void (*kernel)(P...), unsigned blocks, unsigned block, size_t shared, aicf_stream stream,
+    typename exactly<P>::type... args)
+{
+    if (!launches_overlap()) {
+        return launch(kernel, blocks, block, shared, stream, args...);
+    }
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(blocks);
+    how.blockDim = dim3(block);
+    how.dynamicSmemBytes = shared;
+    how.stream = reinterpret_cast<cudaStream_t>(stream);
+    how.attrs = &early;
     how.numAttrs = 1;
     cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
     if (error != cudaSuccess) {

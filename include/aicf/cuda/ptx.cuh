@@ -131,6 +131,27 @@ exp2_approx(float x)
     return y;
 }
 
+// ---- launches that overlap ----------------------------------------------------------------------
+
+// Waits until the launch before this one has ended and what it wrote can be read; at once where the
+// two do not overlap. Nothing below sm_90, where they never do.
+__device__ inline void
+wait_for_launch_before()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// As far as this block goes, the next launch may begin, if it is one that waits.
+__device__ inline void
+let_next_launch_begin()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // ---- clusters -----------------------------------------------------------------------------------
 
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)

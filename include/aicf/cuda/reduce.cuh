@@ -205,8 +205,8 @@ launch_combine(const job &j, int64_t splits)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(
-        j.k.combine, static_cast<unsigned>(blocks), threads,
+    return aicf::launch_waiting(
+        j.k.combine, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
         static_cast<size_t>(columns_room(threads, c.width, 1, j.k.value)), j.stream, c);
 }
 

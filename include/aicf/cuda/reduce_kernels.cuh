@@ -180,6 +180,9 @@ rows_body(const row_operands &p)
 {
     using T = typename Op::element;
     __shared__ typename Op::value room[kWarp];
+    if (p.to.partial) {
+        ptx::let_next_launch_begin();
+    }
     int threads = static_cast<int>(blockDim.x), teams = threads / p.team;
     int64_t job = blockIdx.x * int64_t{teams} + static_cast<int>(threadIdx.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
@@ -326,6 +329,9 @@ columns_body(const column_operands &p)
 {
     using T = typename Op::element;
     constexpr int kLoads = kSize == 1 ? 2 * kUnroll : kUnroll; // small ones: more of them
+    if (p.to.partial) {
+        ptx::let_next_launch_begin();
+    }
     int height = static_cast<int>(blockDim.x) / p.width;
     int column = static_cast<int>(threadIdx.x) % p.width;
     int row = static_cast<int>(threadIdx.x) / p.width;
@@ -380,7 +386,7 @@ struct partial_operands {
     int width; // as in columns
 };
 
-// Of no splits, the identity's result.
+// Of no splits, the identity's result. Its blocks may start while the first stage runs.
 template <typename Op>
 __device__ inline void
 combine_body(const partial_operands &p)
@@ -391,6 +397,8 @@ combine_body(const partial_operands &p)
     int64_t base = blockIdx.x * int64_t{p.width};
     int64_t mine = base + static_cast<int>(threadIdx.x) % p.width;
     const value *partial = static_cast<const value *>(p.partial) + mine;
+
+    ptx::wait_for_launch_before();
 
     value v[1] = {Op::identity()};
     if (mine < p.to.outs) {
