@@ -22,7 +22,7 @@ LOSSES = tuple(OWN)
 
 # Nothing, less than a pack, a pack and its neighbours, one block and its neighbours, several blocks
 # whose last one is odd, more than all blocks hold at once.
-SIZES = (0, 1, 3, 4, 5, 7, 8, 9, 255, 1023, 1024, 1025, 2049, 40_009, 3_000_001)
+SIZES = (0, 1, 3, 4, 5, 7, 8, 9, 255, 1023, 1024, 1025, 2049, 20_011, 3_000_001)
 
 
 def values(n: int, seed: int) -> torch.Tensor:

@@ -131,6 +131,15 @@ exp2_approx(float x)
     return y;
 }
 
+// The logarithm of x to base 2, within 2^-22 near 1; a subnormal x counts as 0.
+__device__ inline float
+log2_approx(float x)
+{
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // ---- launches that overlap ----------------------------------------------------------------------
 
 // Waits until the launch before this one has ended and what it wrote can be read; at once where the
