@@ -61,18 +61,13 @@ aicf_philox_block(uint64_t seed, uint64_t offset, uint64_t block)
         (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/* An event of probability p, to 31 bits: it happens where the upper 31 bits of a number are below
-   this; so of p = 0 never, and of p = 1 always. */
+/* An event of probability p below 1, to 32 bits, happens where a number is below this: of p = 0
+   never. One of p = 1 is sure, and asks for no number. */
 static inline uint32_t
-aicf_philox_below(double p)
+aicf_philox_limit(double p)
 {
-    return (uint32_t)(p * 2147483648.0 + 0.5);
-}
-
-AICF_PHILOX_FUNCTION int
-aicf_philox_happens(uint32_t number, uint32_t below)
-{
-    return number >> 1 < below;
+    const double limit = p * 4294967296.0 + 0.5;
+    return limit < 4294967295.0 ? (uint32_t)limit : 4294967295U;
 }
 
 #endif

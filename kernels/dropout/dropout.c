@@ -3,6 +3,8 @@
    rounds of Philox, which are vectorised over blocks. */
 #include <aicf_ops/dropout.h>
 
+#include <string.h>
+
 #include <aicf/cpu/real.h>
 #include <aicf/philox.h>
 
@@ -16,8 +18,8 @@ typedef struct dropped {
     const void *x;
     void *out;
     uint64_t seed, offset;
-    uint32_t below;
-    double scale; /* of what is kept */
+    uint32_t limit; /* of what is dropped */
+    double scale;   /* of what is kept */
 } dropped;
 
 /* The numbers of elements [first, first + NUMBERS), where first is a multiple of 4. */
@@ -47,39 +49,44 @@ scalar_integer(const aicf_scalar *scalar)
     return scalar->data ? *(const int64_t *)scalar->data : scalar->host.integer;
 }
 
-#define DROPOUT(T, s)                                                                          \
-    AICF_CLONES static void dropout_part_##s(void *context, int64_t begin, int64_t end)        \
-    {                                                                                          \
-        const dropped *d = (const dropped *)context;                                           \
-        const aicf_acc_##s scale = (aicf_acc_##s)d->scale;                                     \
-        uint32_t numbers[NUMBERS];                                                             \
-        for (int64_t first = begin; first < end; first += NUMBERS) {                           \
-            const T *x = (const T *)d->x + first;                                              \
-            T *out = (T *)d->out + first;                                                      \
-            const int64_t n = end - first < NUMBERS ? end - first : NUMBERS;                   \
-            numbers_of(d, (uint64_t)first, numbers);                                           \
-            AICF_INDEPENDENT                                                                   \
-            for (int64_t i = 0; i < n; i++) {                                                  \
-                const aicf_acc_##s kept = aicf_load_##s(x + i) * scale;                        \
-                aicf_store_##s(out + i, aicf_philox_happens(numbers[i], d->below) ? 0 : kept); \
-            }                                                                                  \
-        }                                                                                      \
-    }                                                                                          \
-                                                                                               \
-    aicf_status aicf_cpu_dropout_loop_##s(                                                     \
-        const T *x, T *out, int64_t A, const aicf_scalar *seed, const aicf_scalar *offset,     \
-        double p, aicf_stream stream)                                                          \
-    {                                                                                          \
-        dropped d = {                                                                          \
-            x,                                                                                 \
-            out,                                                                               \
-            (uint64_t)scalar_integer(seed),                                                    \
-            (uint64_t)scalar_integer(offset),                                                  \
-            aicf_philox_below(p),                                                              \
-            p < 1 ? 1 / (1 - p) : 0};                                                          \
-        (void)stream;                                                                          \
-        aicf_parallel_for(A, GRAIN, dropout_part_##s, &d);                                     \
-        return aicf_ok();                                                                      \
+#define DROPOUT(T, s)                                                                      \
+    AICF_CLONES static void dropout_part_##s(void *context, int64_t begin, int64_t end)    \
+    {                                                                                      \
+        const dropped *d = (const dropped *)context;                                       \
+        const aicf_acc_##s scale = (aicf_acc_##s)d->scale;                                 \
+        const uint32_t limit = d->limit;                                                   \
+        uint32_t numbers[NUMBERS];                                                         \
+        for (int64_t first = begin; first < end; first += NUMBERS) {                       \
+            const T *x = (const T *)d->x + first;                                          \
+            T *out = (T *)d->out + first;                                                  \
+            const int64_t n = end - first < NUMBERS ? end - first : NUMBERS;               \
+            numbers_of(d, (uint64_t)first, numbers);                                       \
+            AICF_INDEPENDENT                                                               \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                const aicf_acc_##s kept = aicf_load_##s(x + i) * scale;                    \
+                aicf_store_##s(out + i, numbers[i] < limit ? 0 : kept);                    \
+            }                                                                              \
+        }                                                                                  \
+    }                                                                                      \
+                                                                                           \
+    aicf_status aicf_cpu_dropout_loop_##s(                                                 \
+        const T *x, T *out, int64_t A, const aicf_scalar *seed, const aicf_scalar *offset, \
+        double p, aicf_stream stream)                                                      \
+    {                                                                                      \
+        (void)stream;                                                                      \
+        if (p == 1) {                                                                      \
+            memset(out, 0, sizeof(T) * (size_t)A);                                         \
+            return aicf_ok();                                                              \
+        }                                                                                  \
+        dropped d = {                                                                      \
+            x,                                                                             \
+            out,                                                                           \
+            (uint64_t)scalar_integer(seed),                                                \
+            (uint64_t)scalar_integer(offset),                                              \
+            aicf_philox_limit(p),                                                          \
+            1 / (1 - p)};                                                                  \
+        aicf_parallel_for(A, GRAIN, dropout_part_##s, &d);                                 \
+        return aicf_ok();                                                                  \
     }
 
 AICF_REALS(DROPOUT)

@@ -31,7 +31,8 @@ template <typename T> struct operands {
     T *out;
     int64_t n;
     number seed, offset;
-    uint32_t below;
+    bool all; // is dropped
+    uint32_t limit;
     float scale; // of what is kept
 };
 
@@ -39,7 +40,7 @@ template <typename T>
 __device__ inline float
 dropped(const operands<T> &p, float x, uint32_t number)
 {
-    return aicf_philox_happens(number, p.below) ? 0.0f : x * p.scale;
+    return number < p.limit ? 0.0f : x * p.scale;
 }
 
 // The elements of a block of numbers, as many as there are.
@@ -61,7 +62,8 @@ drop_block(const operands<T> &p, int64_t block)
 #pragma unroll
     for (int i = 0; i < kNumbers; i++) {
         if (first + i < p.n) {
-            p.out[first + i] = of_f32<T>(dropped(p, to_f32(x[i]), made.number[i]));
+            float out = p.all ? 0.0f : dropped(p, to_f32(x[i]), made.number[i]);
+            p.out[first + i] = of_f32<T>(out);
         }
     }
 }
@@ -75,7 +77,9 @@ __launch_bounds__(kBlock) vec(operands<T> p)
     static_assert(kSize % kNumbers == 0, "whole blocks of numbers");
     int64_t packs = p.n / kSize;
     int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (i < packs) {
+    if (i < packs && p.all) {
+        store_words(p.out + i * kSize, words{});
+    } else if (i < packs) {
         words held = load_words(p.x + i * kSize);
         uint64_t seed = p.seed.value(), offset = p.offset.value();
         float x[kSize];
@@ -122,8 +126,9 @@ launch(operands<T> o, double p, aicf_stream stream)
     if (o.n == 0) {
         return aicf_ok();
     }
-    o.below = aicf_philox_below(p);
-    o.scale = p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f;
+    o.all = p == 1;
+    o.limit = aicf_philox_limit(p);
+    o.scale = static_cast<float>(1 / (1 - p));
     bool whole = phase_of(o.x) == 0 && phase_of(o.out) == 0;
     int64_t threads = whole ? o.n / kPackSize<T> + 1 : ceil_div(o.n, kNumbers);
     return aicf::launch(
@@ -133,15 +138,21 @@ launch(operands<T> o, double p, aicf_stream stream)
 
 } // namespace aicf::dropout
 
-#define LAUNCHER(T, suffix)                                                                   \
-    aicf_status aicf_cuda_dropout_vec_##suffix(                                               \
-        const T *x, T *out, int64_t A, const aicf_scalar *seed, const aicf_scalar *offset,    \
-        double p, aicf_stream stream)                                                         \
-    {                                                                                         \
-        using namespace aicf::dropout;                                                        \
-        operands<aicf::device_t<T>> o = {                                                     \
-            aicf::device(x), aicf::device(out), A, number_of(seed), number_of(offset), 0, 0}; \
-        return launch(o, p, stream);                                                          \
+#define LAUNCHER(T, suffix)                                                                \
+    aicf_status aicf_cuda_dropout_vec_##suffix(                                            \
+        const T *x, T *out, int64_t A, const aicf_scalar *seed, const aicf_scalar *offset, \
+        double p, aicf_stream stream)                                                      \
+    {                                                                                      \
+        using namespace aicf::dropout;                                                     \
+        operands<aicf::device_t<T>> o = {aicf::device(x),                                  \
+                                         aicf::device(out),                                \
+                                         A,                                                \
+                                         number_of(seed),                                  \
+                                         number_of(offset),                                \
+                                         false,                                            \
+                                         0,                                                \
+                                         0};                                               \
+        return launch(o, p, stream);                                                       \
     }
 
 LAUNCHER(float, f32)

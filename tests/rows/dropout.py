@@ -44,8 +44,8 @@ def numbers(seed: int, offset: int, n: int, first: int = 0) -> Words:
 
 
 def kept(seed: int, offset: int, p: float, n: int) -> npt.NDArray[np.bool_]:
-    below = np.uint64(int(p * 2**31 + 0.5))
-    return numbers(seed, offset, n) >> np.uint64(1) >= below
+    limit = np.uint64(int(p * 2**32 + 0.5))
+    return numbers(seed, offset, n) >= limit
 
 
 def reference(x: torch.Tensor, seed: Any, offset: Any = 0, p: float = 0.5) -> torch.Tensor:
