@@ -197,22 +197,22 @@ as_written(T x, bool truth)
 // neither a row's chunks nor what stands below each other in 8 rows, or 8 packs of rows, meet in a
 // bank.
 template <typename T> struct tile_memory {
-    static constexpr int kAcross = shape<T>::kAcross, kAlong = shape<T>::kAlong;
-    static constexpr int kChunks = kAcross * static_cast<int>(sizeof(T)) / kPackBytes; // of a row
+    static constexpr unsigned kAcross = shape<T>::kAcross;
+    static constexpr unsigned kChunks = kAcross * sizeof(T) / kPackBytes; // of a row
     static_assert(kChunks % 8 == 0, "rows of whole groups of 8 chunks");
 
     words *memory;
-    int shift;
+    unsigned shift;
 
-    __device__ words *chunk(int row, int c) const
+    __device__ words *chunk(unsigned row, unsigned c) const
     {
         return memory + row * kChunks + (c ^ (row >> shift & 7));
     }
 
     // Element `column` of a row, as part of a word of type W.
-    template <typename W> __device__ W *at(int row, int column) const
+    template <typename W> __device__ W *at(unsigned row, unsigned column) const
     {
-        int byte = column * static_cast<int>(sizeof(T));
+        unsigned byte = column * sizeof(T);
         char *start = reinterpret_cast<char *>(chunk(row, byte / kPackBytes));
         return reinterpret_cast<W *>(start + byte % kPackBytes);
     }
@@ -221,24 +221,25 @@ template <typename T> struct tile_memory {
 // Reads the tile's rows of x, of which `rows` by `columns` elements are there.
 template <typename T>
 __device__ inline void
-load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, int rows, int columns)
+load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
 {
-    constexpr int kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
-    constexpr int kLoads = kChunks * shape<T>::kAlong / kBlock;
+    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
+    constexpr unsigned kLoads = kChunks * shape<T>::kAlong / kBlock;
     words held[kLoads];
 #pragma unroll
-    for (int u = 0; u < kLoads; u++) {
-        int i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
+    for (unsigned u = 0; u < kLoads; u++) {
+        unsigned i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
         if (row < rows && column + kSize <= columns) {
             held[u] = load_words(x + row * pitch + column);
         }
     }
 #pragma unroll
-    for (int u = 0; u < kLoads; u++) {
-        int i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
+    for (unsigned u = 0; u < kLoads; u++) {
+        unsigned i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
         if (row < rows && column + kSize <= columns) {
             *tile.chunk(row, i % kChunks) = held[u];
         } else if (row < rows) {
+#pragma unroll 1
             for (; column < columns; column++) {
                 *tile.template at<T>(row, column) = x[row * pitch + column];
             }
@@ -248,25 +249,26 @@ load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, int rows, int 
 
 template <typename T>
 __device__ inline void
-load_elements(const tile_memory<T> &tile, const T *x, int64_t pitch, int rows, int columns)
+load_elements(
+    const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
 {
-    constexpr int kAcross = shape<T>::kAcross, kTogether = 8;
-    constexpr int kLoads = kAcross * shape<T>::kAlong / kBlock;
-    constexpr int kStep = kLoads < kTogether ? kLoads : kTogether;
+    constexpr unsigned kAcross = shape<T>::kAcross, kTogether = 8;
+    constexpr unsigned kLoads = kAcross * shape<T>::kAlong / kBlock;
+    constexpr unsigned kStep = kLoads < kTogether ? kLoads : kTogether;
     static_assert(kLoads % kStep == 0, "whole batches");
 #pragma unroll 1
-    for (int first = threadIdx.x; first < kLoads * kBlock; first += kStep * kBlock) {
+    for (unsigned first = threadIdx.x; first < kLoads * kBlock; first += kStep * kBlock) {
         T held[kStep];
 #pragma unroll
-        for (int u = 0; u < kStep; u++) {
-            int i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
+        for (unsigned u = 0; u < kStep; u++) {
+            unsigned i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
             if (row < rows && column < columns) {
                 held[u] = x[row * pitch + column];
             }
         }
 #pragma unroll
-        for (int u = 0; u < kStep; u++) {
-            int i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
+        for (unsigned u = 0; u < kStep; u++) {
+            unsigned i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
             if (row < rows && column < columns) {
                 *tile.template at<T>(row, column) = held[u];
             }
@@ -329,34 +331,35 @@ turn(const words *, const words (&rows)[1], words (&packs)[1])
 // columns as lie in a bank; 8 threads side by side write 8 packs side by side.
 template <typename T>
 __device__ inline void
-store_packs(const tile_memory<T> &tile, T *out, int64_t pitch, int rows, int columns, bool truth)
+store_packs(
+    const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
 {
-    constexpr int kSize = kPackSize<T>, kGroups = shape<T>::kAlong / kSize;
-    constexpr int kWide = kColumns<T>, kInChunk = kSize / kWide;
-    constexpr int kUnits = kGroups * shape<T>::kAcross / kWide;
+    constexpr unsigned kSize = kPackSize<T>, kGroups = shape<T>::kAlong / kSize;
+    constexpr unsigned kWide = kColumns<T>, kInChunk = kSize / kWide;
+    constexpr unsigned kUnits = kGroups * shape<T>::kAcross / kWide;
     static_assert(kGroups % 8 == 0 && kUnits % kBlock == 0, "whole groups and rounds");
 #pragma unroll
-    for (int u = 0; u < kUnits / kBlock; u++) {
-        int unit = threadIdx.x + u * kBlock;
-        int group = unit % 8 + unit / (8 * kInChunk) % (kGroups / 8) * 8;
-        int column = (unit / (kGroups * kInChunk) * kInChunk + unit / 8 % kInChunk) * kWide;
-        int row = group * kSize;
+    for (unsigned u = 0; u < kUnits / kBlock; u++) {
+        unsigned unit = threadIdx.x + u * kBlock;
+        unsigned group = unit % 8 + unit / (8 * kInChunk) % (kGroups / 8) * 8;
+        unsigned column = (unit / (kGroups * kInChunk) * kInChunk + unit / 8 % kInChunk) * kWide;
+        unsigned row = group * kSize;
         column_t<T> held[kSize];
         words packs[kWide];
 #pragma unroll
-        for (int k = 0; k < kSize; k++) {
+        for (unsigned k = 0; k < kSize; k++) {
             held[k] = *tile.template at<column_t<T>>(row + k, column);
         }
         turn(static_cast<const T *>(nullptr), held, packs);
 #pragma unroll
-        for (int c = 0; c < kWide; c++) {
+        for (unsigned c = 0; c < kWide; c++) {
             T *to = out + (column + c) * pitch + row;
             words pack = as_written(packs[c], truth);
             if (column + c < columns && row + kSize <= rows) {
                 store_words(to, pack);
             } else if (column + c < columns) {
 #pragma unroll
-                for (int k = 0; k < kSize; k++) {
+                for (unsigned k = 0; k < kSize; k++) {
                     if (row + k < rows) {
                         to[k] = as_written(*tile.template at<T>(row + k, column + c), truth);
                     }
@@ -368,36 +371,37 @@ store_packs(const tile_memory<T> &tile, T *out, int64_t pitch, int rows, int col
 
 template <typename T>
 __device__ inline void
-store_elements(const tile_memory<T> &tile, T *out, int64_t pitch, int rows, int columns, bool truth)
+store_elements(
+    const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
 {
-    constexpr int kAlong = shape<T>::kAlong;
+    constexpr unsigned kAlong = shape<T>::kAlong;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < shape<T>::kAcross * kAlong; i += kBlock) {
-        int row = i % kAlong, column = i / kAlong;
+    for (unsigned i = threadIdx.x; i < shape<T>::kAcross * kAlong; i += kBlock) {
+        unsigned row = i % kAlong, column = i / kAlong;
         if (row < rows && column < columns) {
             out[row + column * pitch] = as_written(*tile.template at<T>(row, column), truth);
         }
     }
 }
 
-__device__ inline int
-least(int64_t left, int most)
+__device__ inline unsigned
+least(int64_t left, unsigned most)
 {
-    return left < most ? static_cast<int>(left) : most;
+    return left < most ? static_cast<unsigned>(left) : most;
 }
 
 template <typename T>
 __device__ inline void
 tiled_body(const tiles &p)
 {
-    constexpr int kAcross = shape<T>::kAcross, kAlong = shape<T>::kAlong;
+    constexpr unsigned kAcross = shape<T>::kAcross, kAlong = shape<T>::kAlong;
     __shared__ words memory[kAlong * tile_memory<T>::kChunks];
-    constexpr int kShift = kPackSize<T> == 16  ? 4
-                           : kPackSize<T> == 8 ? 3
-                           : kPackSize<T> == 4 ? 2
-                           : kPackSize<T> == 2 ? 1
-                                               : 0;
-    tile_memory<T> tile = {memory, p.out_packs ? kShift : 0};
+    constexpr unsigned kShift = kPackSize<T> == 16  ? 4
+                                : kPackSize<T> == 8 ? 3
+                                : kPackSize<T> == 4 ? 2
+                                : kPackSize<T> == 2 ? 1
+                                                    : 0;
+    tile_memory<T> tile = {memory, p.out_packs ? kShift : 0U};
 
     uint32_t row = divide(blockIdx.x, p.tiles_across);
     int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * kAcross;
@@ -413,8 +417,8 @@ tiled_body(const tiles &p)
         out += digit * p.out_strides[i];
     }
 
-    int rows = least(p.size_along - along, kAlong);
-    int columns = least(p.size_across - across, kAcross);
+    unsigned rows = least(p.size_along - along, kAlong);
+    unsigned columns = least(p.size_across - across, kAcross);
     if (p.x_packs) {
         load_packs(tile, x, p.x_pitch, rows, columns);
     } else {
