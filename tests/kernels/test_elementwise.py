@@ -310,3 +310,213 @@ def test_copy_keeps_every_bit_pattern(device: str, dtype: str) -> None:
     out = torch.zeros_like(bits)
     call("copy", dtype, bits.view(DTYPES[dtype]), out.view(DTYPES[dtype]))
     assert torch.equal(out, bits)
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+INTS = ("i8", "u8", "i16", "i32", "i64")
+
+
+@pytest.mark.promise("KERNELS-elementwise-wrap")
+@pytest.mark.parametrize("dtype", INTS)
+def test_integers_wrap(device: str, dtype: str) -> None:
+    """The ends of the range by each other, in packs, tails and element by element."""
+    ends = torch.iinfo(DTYPES[dtype])
+    corners = [ends.min, ends.min + 1, -1 if ends.min else 1, 0, 1, 2, 3, ends.max - 1, ends.max]
+    pairs = torch.tensor(list(itertools.product(corners, corners)), dtype=DTYPES[dtype])
+    x, y = pairs.to(device).T.contiguous()
+    for op in ("add", "sub", "mul"):
+        want = getattr(torch, op)(*pairs.T)
+        for layout in ("dense", "odd", "stepped"):
+            out = poisoned(x.shape, dtype, device, layout)
+            call(op, dtype, x, y, out)
+            assert torch.equal(out.cpu(), want), f"{op} {dtype} {layout}"
+
+
+# ---- cast ----------------------------------------------------------------------------------------
+
+
+def reals(dtype: str, device: str) -> torch.Tensor:
+    """Both sides of every end of an integer's range, halves, NaN and infinities."""
+    powers = [2.0**k for k in (7, 8, 15, 16, 31, 32, 63, 64)]
+    near = [s * (p + d) for p in powers for d in (-1, -0.5, 0, 0.5, 1) for s in (1, -1)]
+    some = [0.0, -0.0, 0.4, -0.6, 1.5, -1.5, 2.5, 300.7, -300.7, NAN, INF, -INF, 1e-7, 65519.0]
+    return torch.tensor([*near, *some], dtype=torch.float64).to(DTYPES[dtype]).to(device)
+
+
+def integers(dtype: str, device: str) -> torch.Tensor:
+    if dtype == "bool":
+        return torch.tensor([True, False] * 33, device=device)
+    ends = torch.iinfo(DTYPES[dtype])
+    powers = [s * 2**k + d for k in range(64) for d in (-1, 0, 1) for s in (1, -1)]
+    found = [p for p in [*powers, ends.min, ends.max] if ends.min <= p <= ends.max]
+    return torch.tensor(found, dtype=DTYPES[dtype], device=device)
+
+
+def cast_of(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """torch's, on the CPU; reals to integers end at the ends of the range, NaN is 0."""
+    x = x.cpu()
+    if not x.dtype.is_floating_point or kind.is_floating_point or kind == torch.bool:
+        return x.to(kind)
+    ends = torch.iinfo(kind)
+    whole = [0 if math.isnan(v) else max(ends.min, min(ends.max, int(v) if math.isfinite(v) else
+             (ends.max if v > 0 else ends.min))) for v in x.double().tolist()]  # fmt: skip
+    return torch.tensor(whole, dtype=kind)
+
+
+@pytest.mark.promise("KERNELS-elementwise-cast")
+@pytest.mark.parametrize("source", DTYPES)
+def test_cast(device: str, source: str) -> None:
+    """To every dtype, with one phase and with two, and between views with gaps."""
+    skip_without(source, device)
+    x = reals(source, device) if source in FLOATS else integers(source, device)
+    for target, kind in DTYPES.items():
+        if device == "cuda" and target == "f64":
+            continue
+        want = cast_of(x, kind)
+        for first, second in [("dense", "dense"), ("odd", "dense"), ("stepped", "stepped")]:
+            given = empty(x.shape, source, device, first).copy_(x)
+            out = poisoned(x.shape, target, device, second)
+            call("cast", f"{source}_{target}", given, out)
+            wrong = ~((out.cpu() == want) | ((out.cpu() != out.cpu()) & (want != want)))
+            assert not wrong.any(), (
+                f"{source} to {target}, {first} to {second}: {x.cpu()[wrong]} became "
+                f"{out.cpu()[wrong]}, want {want[wrong]}"
+            )
+
+
+# ---- where, fill ---------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("KERNELS-elementwise-where")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("layout", ["dense", "odd", "stepped", "pitched"])
+def test_what_is_not_chosen_has_no_say(device: str, layout: str, dtype: str) -> None:
+    shape = (9, 67)
+    cond = (torch.arange(9 * 67, device=device) % 3 == 0).view(shape)
+    sides = [random(shape, dtype, device, layout, seed) for seed in (1, 2)]
+    want = torch.where(cond, sides[0], sides[1])
+    sides[0].masked_fill_(~cond, NAN)
+    sides[1].masked_fill_(cond, NAN)
+    out = poisoned(shape, dtype, device, layout)
+    call("where", dtype, cond, *sides, out)
+    assert torch.equal(out, want)
+    for given, kept in [((sides[0], None), cond), ((None, sides[1]), ~cond)]:
+        call("where", dtype, cond, *given, out)
+        assert torch.equal(out, torch.where(kept, want, torch.zeros_like(want)))
+    call("where", dtype, cond, *sides, sides[1])  # in place
+    assert torch.equal(sides[1], want)
+
+
+@pytest.mark.promise("KERNELS-elementwise-where")
+def test_any_byte_but_0_is_true(device: str) -> None:
+    bytes_ = torch.arange(256, dtype=torch.uint8, device=device)
+    x, y = random((256,), "f32", device, seed=1), random((256,), "f32", device, seed=2)
+    out = poisoned((256,), "f32", device)
+    call("where", "f32", bytes_.view(torch.bool), x, y, out)
+    assert torch.equal(out, torch.where(bytes_ != 0, x, y))
+    chosen = torch.full((256,), 7, dtype=torch.uint8, device=device)
+    call("where", "bool", bytes_.view(torch.bool), bytes_.view(torch.bool), None,
+         chosen.view(torch.bool))  # fmt: skip
+    assert chosen.tolist() == [0] + [1] * 255
+    call("cast", "bool_i8", bytes_.view(torch.bool), chosen.view(torch.int8))
+    assert chosen.tolist() == [0] + [1] * 255
+
+
+@pytest.mark.promise("KERNELS-elementwise-fill")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 4099])
+def test_fill(device: str, count: int, dtype: str) -> None:
+    """By a number and by what is on the device; what lies beside is as it was."""
+    kind = DTYPES[dtype]
+    value = True if dtype == "bool" else 5
+    for given in (value, torch.tensor([value], dtype=kind, device=device)):
+        for first in (0, 1, 3):
+            memory = torch.zeros(count + 5, dtype=kind, device=device)
+            call("fill", dtype, memory[first : first + count], value=given)
+            assert bool((memory[first : first + count] == value).all())
+            assert int((memory != 0).sum()) == count, f"{count} from {first}"
+        rows = torch.zeros(6, 2 * count + 1, dtype=kind, device=device)
+        call("fill", dtype, rows[::2, 1::2], value=given)
+        assert bool((rows[::2, 1::2] == value).all())
+        assert int((rows != 0).sum()) == 3 * count
+
+
+@pytest.mark.promise("KERNELS-elementwise-fill")
+def test_fill_with_what_is_no_number(device: str) -> None:
+    for dtype in ("f32", "f16", "bf16"):
+        for value in (NAN, INF, -INF, -0.0, 0.1):
+            x = torch.zeros(37, dtype=DTYPES[dtype], device=device)
+            call("fill", dtype, x, value=value)
+            assert_same(array_of(x), array_of(torch.full_like(x, value)), f"fill {value}")
+
+
+# ---- large ---------------------------------------------------------------------------------------
+
+MANY = 2**31 + 4099
+
+
+def ends_of(x: torch.Tensor) -> list[torch.Tensor]:
+    """Where indexes of 32 bits, with a sign and without, go wrong, and the ends."""
+    return [x[:5000], x[2**31 - 5000 : 2**31 + 4099], x[-5000:]]
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-elementwise-large")
+@pytest.mark.parametrize("op", ["sub", "silu", "silu_bwd", "cast", "where", "fill", "strided"])
+def test_more_elements_than_32_bits_count(op: str) -> None:
+    """One op of each kernel, in two bytes or one an element."""
+    x = torch.zeros(MANY + 1, dtype=torch.bfloat16, device="cuda")
+    for part in ends_of(x):
+        part.normal_()
+    x = x[:MANY]
+    out = torch.full((MANY + 1,), NAN, dtype=torch.bfloat16, device="cuda")
+    want: list[torch.Tensor]
+    if op == "cast":
+        codes = torch.full((MANY,), 7, dtype=torch.int8, device="cuda")
+        call("cast", "bf16_i8", x, codes)
+        want = [x_.to(torch.int8) for x_ in ends_of(x)]
+        assert all(torch.equal(a, b) for a, b in zip(ends_of(codes), want, strict=True))
+        call("cast", "i8_bf16", codes, out[1:], kernel="strided")  # another phase
+        out = out[1:]
+        want = [a.to(torch.bfloat16) for a in ends_of(codes)]
+    elif op == "fill":
+        call("fill", "bf16", out, value=3.0)
+        want = [torch.full_like(part, 3.0) for part in ends_of(out[:MANY])]
+        out = out[:MANY]
+    elif op == "strided":  # element by element, in parts
+        call("neg", "bf16", x, out[1:], kernel="strided")
+        out = out[1:]
+        want = [-part for part in ends_of(x)]
+    else:
+        out = out[:MANY]
+        args = {"silu": (x,), "where": (x > 0, x, None)}.get(op, (x, x))
+        call(op, "bf16", *args, out)
+        peers = {
+            "sub": lambda p: p - p,
+            "silu": torch.nn.functional.silu,
+            "silu_bwd": lambda p: torch.ops.aten.silu_backward(p, p),
+            "where": torch.relu,
+        }
+        want = [peers[op](part) for part in ends_of(x)]
+    for got, right in zip(ends_of(out), want, strict=True):
+        assert_close(array_of(got), array_of(right), "bf16", f"{op} of {MANY}")
+    assert not bool(out[5000 : 2**31 - 5000 : 4096].isnan().any())
+    del x, out, want
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-elementwise-large")
+def test_rows_of_more_elements_than_32_bits_count() -> None:
+    """Rows of packs with a pitch, and a column for all of them."""
+    rows, columns = 70_001, 31_003
+    x = torch.zeros(rows, columns + 5, dtype=torch.bfloat16, device="cuda")[:, :columns]
+    x[-1], x[:, -1] = 3, 5
+    y = torch.ones(rows, 1, dtype=torch.bfloat16, device="cuda")
+    call("mul", "bf16", x, y, x)
+    call("add", "bf16", x, y, x)
+    assert bool((x[:-1, :-1] == 1).all())
+    assert bool((x[-1, :-1] == 4).all())
+    assert bool((x[:, -1] == 6).all())
+    torch.cuda.empty_cache()
