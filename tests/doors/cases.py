@@ -157,29 +157,28 @@ SHAPES = [
     Case("WHERE", "zoo.bounds", (T((0,)),), "bounds: an empty tensor has no bounds (A > 0)"),
 ]  # fmt: skip
 
+NUMBERS = "f32, f16, bf16, f64, i8, u8, i16, i32, i64"
 DTYPES = [
     Case(
         "DTYPE", "add", (X, T((3, 4), "f64")),
-        "add: b: its dtype is not taken; allowed: f32, f16, bf16, f64 with a f32; "
-        "got f64 (3, 4) on cpu",
-        says_with="add: b: its dtype is not taken; allowed: f32, f16, bf16, f64 with a f32; "
+        f"add: b: its dtype is not taken; allowed: {NUMBERS} with a f32; got f64 (3, 4) on cpu",
+        says_with=f"add: b: its dtype is not taken; allowed: {NUMBERS} with a f32; "
         "got f64 (3, 4) on cpu",
     ),
     Case(
         "DTYPE", "add", (T((3, 4), "i64"), X),
-        "add: a: its dtype is not taken; allowed: f32, f16, bf16, f64; got i64 (3, 4) on cpu",
+        f"add: b: its dtype is not taken; allowed: {NUMBERS} with a i64; got f32 (3, 4) on cpu",
     ),
     *(
         Case(
             "DTYPE", "add", (T((3, 4), dtype), X),
-            "add: a: its dtype is not taken; allowed: f32, f16, bf16, f64; "
-            f"got {dtype} (3, 4) on cpu",
+            f"add: a: its dtype is not taken; allowed: {NUMBERS}; got {dtype} (3, 4) on cpu",
         )
         for dtype in ("c64", "c128", "u16", "u32", "u64", "bool")
     ),
     Case(
         "DTYPE", "add", (X, X),
-        "add: out: its dtype is not taken; allowed: f32, f16, bf16, f64 with a f32, b f32; "
+        f"add: out: its dtype is not taken; allowed: {NUMBERS} with a f32, b f32; "
         "got f16 (3, 4) on cpu",
         outs={"out": T((3, 4), "f16")}, about_outs=True,
     ),
