@@ -79,7 +79,12 @@ value_of(
     typename Op::value v = Op::of(x[0], 0, context);
 #pragma unroll
     for (int lane = 1; lane < kSize; lane++) {
-        v = Op::combine(v, Op::of(x[lane], lane, context));
+        typename Op::value next = Op::of(x[lane], lane, context);
+        if constexpr (Op::kOrdered) {
+            v = Op::then(v, next);
+        } else {
+            v = Op::combine(v, next);
+        }
     }
     return Op::moved(v, place);
 }

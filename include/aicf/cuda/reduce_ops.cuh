@@ -6,6 +6,7 @@
 //   of       the value of an element, which stands at `place` among those of its out
 //   moved    a value whose places were counted from `by`
 //   finish   the result of `count` elements
+//   then     of an ordered op: `combine` of one element and one behind it
 // `combine` is commutative and, up to rounding, associative, with `identity` as its neutral value.
 #ifndef AICF_CUDA_REDUCE_OPS_CUH
 #define AICF_CUDA_REDUCE_OPS_CUH
@@ -205,6 +206,12 @@ template <typename T> struct argmax_of : plain<placed<input_t<T>>> {
     {
         bool second = above(b.key, a.key) || (!above(a.key, b.key) && b.at < a.at);
         return second ? b : a;
+    }
+
+    // The same where b stands behind a, and a is an element: half the instructions.
+    static __device__ value then(const value &a, const value &b)
+    {
+        return above(b.key, a.key) ? b : a;
     }
 
     static __device__ int64_t finish(value v, int64_t, const beside &, int64_t)
