@@ -59,7 +59,7 @@ finish(
     const float (&smoothed)[2], float shift, float (&sums)[2])
 {
     int64_t t = p.rule.target_of(line);
-    float log_sum = logf(total[1]);
+    float log_sum = soft::log_sum(total[0], total[1]);
     float weight = p.rule.weight_of_target(t);
     float loss = weight; // 0 or NaN
 
@@ -126,8 +126,8 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
     team.lanes(top, soft::largest{});
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
-        float base = soft::base_of(top[r][0]);
-        rows::each(at[r], [&](float v) { sum[r][0] += soft::exp(v - base); }, x[r]);
+        soft::scale power(soft::base_of(top[r][0]));
+        rows::each(at[r], [&](float v) { sum[r][0] += power(v); }, x[r]);
     }
     team.lanes(sum, rows::add{});
     if (p.rule.smoothing > 0) {

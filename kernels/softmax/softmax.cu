@@ -4,7 +4,7 @@
 
 namespace aicf::AICF_OP {
 
-AICF_ROWS_KERNELS(operands, kMostPacks)
+AICF_ROWS_ALL_KERNELS(operands, kMostPacks)
 AICF_PASSES_KERNELS
 
 } // namespace aicf::AICF_OP
@@ -15,7 +15,8 @@ AICF_PASSES_KERNELS
     {                                                                                             \
         using D = aicf::device_t<T>;                                                              \
         return aicf::rows::launch(                                                                \
-            aicf::AICF_OP::kernels_of<D>(), aicf::AICF_OP::operands_of(x, out, L, N), stream);    \
+            aicf::AICF_OP::all_kernels_of<D>(), aicf::AICF_OP::operands_of(x, out, L, N), stream, \
+            aicf::rows::all_aligned(x, out));                                                     \
     }                                                                                             \
     aicf_status AICF_LAUNCHER_OF(AICF_OP, passes, suffix)(                                        \
         const T *x, T *out, int64_t L, int64_t N, int64_t R, int64_t, void *workspace,            \

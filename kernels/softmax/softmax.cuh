@@ -20,24 +20,26 @@ template <typename T> struct operands {
     rows::shape shape;
 };
 
-// out of x, where the row's largest is `top` and its sum of e**(x - top) is `sum`.
+// out of x, where the row's largest is `top` and `sum` its sum as soft.cuh has it.
 struct map_softmax {
-    float top, scale;
+    soft::scale power;
+    float factor;
 
-    __device__ map_softmax(float largest, float sum) : top(largest), scale(1.0f / sum)
+    __device__ map_softmax(float top, float sum) : power(top), factor(__fdividef(1.0f, sum))
     {
     }
 
     __device__ float operator()(float x) const
     {
-        return soft::exp(x - top) * scale;
+        return power(x) * factor;
     }
 };
 
 struct map_log_softmax {
     float top, log_sum;
 
-    __device__ map_log_softmax(float largest, float sum) : top(largest), log_sum(logf(sum))
+    __device__ map_log_softmax(float largest, float sum)
+        : top(largest), log_sum(soft::log_sum(largest, sum))
     {
     }
 
@@ -58,7 +60,7 @@ __device__ inline void
 body(const operands<T> &p, Team &team)
 {
     rows::held<T, kPacks> x[kRows];
-    rows::span at[kRows];
+    typename Team::place at[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
@@ -78,9 +80,10 @@ body(const operands<T> &p, Team &team)
     float sum[kRows][1];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
-        float base = soft::base_of(top[r][0]);
+        soft::scale power(soft::base_of(top[r][0]));
         sum[r][0] = 0.0f;
-        rows::each(at[r], [&](float v) { sum[r][0] += soft::exp(v - base); }, x[r]);
+        rows::forget(x[r]);
+        rows::each(at[r], [&](float v) { sum[r][0] += power(v); }, x[r]);
     }
     team.lanes(sum, rows::add{});
 
@@ -96,6 +99,7 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         T *out = p.out + team.row(r, kRows) * p.shape.n;
+        rows::forget(x[r]);
         rows::store(out, at[r], packed, map(both[r][0], both[r][1]), x[r]);
     }
 }

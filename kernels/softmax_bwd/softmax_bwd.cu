@@ -4,7 +4,7 @@
 
 namespace aicf::AICF_OP {
 
-AICF_ROWS_KERNELS(operands, kMostPacks)
+AICF_ROWS_ALL_KERNELS(operands, kMostPacks)
 AICF_PASSES_KERNELS
 
 } // namespace aicf::AICF_OP
@@ -16,7 +16,7 @@ AICF_PASSES_KERNELS
     {                                                                                             \
         using D = aicf::device_t<T>;                                                              \
         return aicf::rows::launch(                                                                \
-            aicf::AICF_OP::kernels_of<D>(), aicf::AICF_OP::operands_of(gy, fwd, gx, L, N),        \
+            aicf::AICF_OP::all_kernels_of<D>(), aicf::AICF_OP::operands_of(gy, fwd, gx, L, N),    \
             stream);                                                                              \
     }                                                                                             \
     aicf_status AICF_LAUNCHER_OF(AICF_OP, passes, suffix)(                                        \

@@ -70,7 +70,7 @@ body(const operands<T> &p, Team &team)
     bool fwd_packed = rows::same_phase(p.gy, p.fwd);
     bool gx_packed = rows::same_phase(p.gy, static_cast<const T *>(p.gx));
     rows::held<T, kPacks> gy[kRows], y[kRows];
-    rows::span at[kRows];
+    typename Team::place at[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
@@ -91,6 +91,8 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         T *gx = p.gx + team.row(r, kRows) * p.shape.n;
+        rows::forget(gy[r]);
+        rows::forget(y[r]);
         rows::store(gx, at[r], gx_packed, rule(sum[r][0]), gy[r], y[r]);
     }
 }

@@ -64,7 +64,37 @@ struct shape {
 // What a thread has of a row: packs at the elements `first`, `first + step`, ... below `end`, and
 // the single element `edge`, -1 if it has none.
 struct span {
+    static constexpr bool kEdges = true;
     int first, step, end, edge;
+
+    __device__ bool has(int k) const
+    {
+        return first + k * step < end;
+    }
+
+    __device__ bool moves(int k) const
+    {
+        return has(k);
+    }
+};
+
+// Of a row that fills its team: aligned, without edges, all packs of all threads. Where there are
+// no more rows, a team computes with what it has, and reads and writes nothing.
+struct whole_span {
+    static constexpr bool kEdges = false;
+    static constexpr int edge = -1;
+    int first, step;
+    bool there;
+
+    __device__ static constexpr bool has(int)
+    {
+        return true;
+    }
+
+    __device__ bool moves(int) const
+    {
+        return there;
+    }
 };
 
 __device__ inline span
@@ -135,19 +165,35 @@ gather(const T *from)
 
 // `packed`: the address of `row` has the phase of the one that the span was made of; else packs are
 // gathered element by element.
-template <int kPacks, typename T>
+template <int kPacks, typename T, typename Span>
 __device__ inline void
-load(held<T, kPacks> &h, const T *row, const span &s, bool packed = true)
+load(held<T, kPacks> &h, const T *row, const Span &s, bool packed = true)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
         const T *from = row + s.first + k * s.step;
-        if (s.first + k * s.step < s.end) {
-            h.pack[k] = packed ? load_words(from) : gather(from);
+        if (s.moves(k)) {
+            h.pack[k] = packed || !Span::kEdges ? load_words(from) : gather(from);
         }
     }
-    if (s.edge >= 0) {
+    if (Span::kEdges && s.edge >= 0) {
         h.edge = row[s.edge];
+    }
+}
+
+// Lets nothing that was computed of h outlive this point: many packs of 16-bit lanes would be kept
+// as f32, in twice the registers, rather than unpacked anew.
+template <int kPacks, typename T>
+__device__ inline void
+forget(held<T, kPacks> &h)
+{
+    if constexpr (kPacks > 2) {
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            for (uint32_t &word : h.pack[k].word) {
+                ptx::opaque(word);
+            }
+        }
     }
 }
 
@@ -204,17 +250,17 @@ store_values(T *out, bool packed, const float (&x)[kSize])
 }
 
 // Calls f(x, ...) for each element that the thread has of the rows held.
-template <typename Function, typename T, int kPacks, typename... More>
+template <typename Span, typename Function, typename T, int kPacks, typename... More>
 __device__ inline void
-each(const span &s, Function f, const held<T, kPacks> &h, const More &...more)
+each(const Span &s, Function f, const held<T, kPacks> &h, const More &...more)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
-        if (s.first + k * s.step < s.end) {
+        if (s.has(k)) {
             each_of(f, values_of(h, k), values_of(more, k)...);
         }
     }
-    if (s.edge >= 0) {
+    if (Span::kEdges && s.edge >= 0) {
         f(to_f32(h.edge), to_f32(more.edge)...);
     }
 }
@@ -241,19 +287,19 @@ each_at(const span &s, Function f, const held<T, kPacks> &h)
 }
 
 // out = f(x, ...), rounded once; `packed` as in load.
-template <typename Function, typename T, int kPacks, typename... More>
+template <typename Span, typename Function, typename T, int kPacks, typename... More>
 __device__ inline void
-store(T *out, const span &s, bool packed, Function f, const held<T, kPacks> &h, const More &...more)
+store(T *out, const Span &s, bool packed, Function f, const held<T, kPacks> &h, const More &...more)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
-        if (s.first + k * s.step < s.end) {
+        if (s.moves(k)) {
             store_values(
-                out + s.first + k * s.step, packed,
+                out + s.first + k * s.step, packed || !Span::kEdges,
                 map_of(f, values_of(h, k), values_of(more, k)...).x);
         }
     }
-    if (s.edge >= 0) {
+    if (Span::kEdges && s.edge >= 0) {
         out[s.edge] = of_f32<T>(f(to_f32(h.edge), to_f32(more.edge)...));
     }
 }
@@ -333,6 +379,7 @@ reduce_lanes(float (&v)[kRows][kCount], int width, Combine combine)
 // these together.
 
 struct lanes_team {
+    using place = span;
     int width;  // 16 or 32
     int64_t at; // index of the block
 
@@ -371,6 +418,7 @@ struct lanes_team {
 };
 
 struct block_team {
+    using place = span;
     int round = 0; // two buffers take turns, so that one barrier a reduction is enough
 
     __device__ int64_t row(int, int) const
@@ -423,6 +471,7 @@ struct block_team {
 
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
 struct cluster_team {
+    using place = span;
     int round = 0;
     bool met = false; // whether the blocks of the cluster are known to have started
 
@@ -503,6 +552,43 @@ struct cluster_team {
 };
 #endif
 
+// Of rows that fill their lanes: `whole_span` says when. Wider ones gain nothing by that: without
+// the branches between packs the compiler holds too many of them unpacked at once.
+
+template <int kWidth> struct whole_lanes_team {
+    using place = whole_span;
+
+    __device__ int64_t row(int r, int rows) const
+    {
+        int64_t team = blockIdx.x * int64_t{blockDim.x / kWidth} + threadIdx.x / kWidth;
+        return team * rows + r;
+    }
+
+    template <typename T>
+    __device__ whole_span span_of(const T *, const shape &s, int64_t row) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        return {static_cast<int>(threadIdx.x) % kWidth * kSize, kWidth * kSize, row < s.count};
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, kWidth, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&)[kRows][kCount], Combine)
+    {
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+    }
+};
+
 // ---- streams ------------------------------------------------------------------------------------
 
 // Calls f(i, x) for the elements [begin, end) of kIn rows, those that are thread `rank`'s of
@@ -578,6 +664,7 @@ template <typename P> struct kernels {
     int packs;
     void (*lanes[4])(P); // 1, 2, 4, 8 packs a thread
     void (*block)(P);
+    void (*whole_lanes[4])(P); // of rows that fill 16 lanes, a warp by 1, 2, 4 packs; or NULL
 };
 
 constexpr int kLanesBlock = 128;
@@ -607,12 +694,20 @@ team_for(int64_t packs)
     return packs <= kWarp / 2 ? kWarp / 2 : kWarp;
 }
 
-// Requires n * item <= 16 * kBlockPacks.
+template <typename... P>
+bool
+all_aligned(const P *...p)
+{
+    return ((phase_of(p) == 0) && ...);
+}
+
+// Requires n * item <= 16 * kBlockPacks. `aligned`: all addresses are on 16-byte boundaries.
 template <typename P>
 aicf_status
-launch(const kernels<P> &k, P p, aicf_stream stream)
+launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
 {
     int64_t packs = int64_t{p.shape.n} * k.item / kPackBytes;
+    bool whole = aligned && p.shape.n * int64_t{k.item} % kPackBytes == 0;
     if (p.shape.count == 0 || p.shape.n == 0) {
         return aicf_ok();
     }
@@ -632,7 +727,14 @@ launch(const kernels<P> &k, P p, aicf_stream stream)
         return status_of(cudaErrorInvalidConfiguration);
     }
     unsigned blocks = static_cast<unsigned>(ceil_div(threads, block));
-    return aicf::launch(k.lanes[power], blocks, block, 0, stream, p);
+    void (*kernel)(P) = k.lanes[power];
+    int fills = packs == kWarp / 2                              ? 0
+                : packs == int64_t{kWarp} << power && power < 3 ? power + 1
+                                                                : -1;
+    if (whole && fills >= 0 && k.whole_lanes[fills]) {
+        kernel = k.whole_lanes[fills];
+    }
+    return aicf::launch(kernel, blocks, block, 0, stream, p);
 }
 
 // The same by clusters. Requires n * item <= 16 * kBlockPacks * kClusterBlocks.
@@ -660,28 +762,47 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
 
 // The kernels of an op, in its own namespace, made of its `body`; `most`: packs of a row that a
 // thread holds at most, 4 or 8.
-#define AICF_ROWS_KERNELS(operands, most)                                                 \
-    template <typename T, int kPacks>                                                     \
-    __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)       \
+#define AICF_ROWS_KERNELS(operands, most)                                                     \
+    template <typename T, int kPacks>                                                         \
+    __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)           \
+    {                                                                                         \
+        rows::lanes_team team(p.shape.team);                                                  \
+        body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                         \
+    }                                                                                         \
+    template <typename T>                                                                     \
+    __global__ void __launch_bounds__(                                                        \
+        rows::kBlockPacks / most, rows::kThreads * most / rows::kBlockPacks)                  \
+        block(const operands<T> p)                                                            \
+    {                                                                                         \
+        rows::block_team team;                                                                \
+        body<most, 1>(p, team);                                                               \
+    }                                                                                         \
+    template <typename T> rows::kernels<operands<T>> kernels_of()                             \
+    {                                                                                         \
+        rows::kernels<operands<T>> k = {                                                      \
+            sizeof(T), most, {lanes<T, 1>, lanes<T, 2>, lanes<T, 4>, nullptr}, block<T>, {}}; \
+        if constexpr (most == 8) {                                                            \
+            k.lanes[3] = lanes<T, 8>;                                                         \
+        }                                                                                     \
+        return k;                                                                             \
+    }
+
+// The same and those for rows that fill their teams, of a `body` that takes Team::place for spans.
+#define AICF_ROWS_ALL_KERNELS(operands, most)                                             \
+    AICF_ROWS_KERNELS(operands, most)                                                     \
+    template <typename T, int kPacks, int kWidth>                                         \
+    __global__ void __launch_bounds__(rows::kLanesBlock) whole_lanes(const operands<T> p) \
     {                                                                                     \
-        rows::lanes_team team(p.shape.team);                                              \
+        rows::whole_lanes_team<kWidth> team;                                              \
         body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                     \
     }                                                                                     \
-    template <typename T>                                                                 \
-    __global__ void __launch_bounds__(                                                    \
-        rows::kBlockPacks / most, rows::kThreads * most / rows::kBlockPacks)              \
-        block(const operands<T> p)                                                        \
+    template <typename T> rows::kernels<operands<T>> all_kernels_of()                     \
     {                                                                                     \
-        rows::block_team team;                                                            \
-        body<most, 1>(p, team);                                                           \
-    }                                                                                     \
-    template <typename T> rows::kernels<operands<T>> kernels_of()                         \
-    {                                                                                     \
-        rows::kernels<operands<T>> k = {                                                  \
-            sizeof(T), most, {lanes<T, 1>, lanes<T, 2>, lanes<T, 4>, nullptr}, block<T>}; \
-        if constexpr (most == 8) {                                                        \
-            k.lanes[3] = lanes<T, 8>;                                                     \
-        }                                                                                 \
+        rows::kernels<operands<T>> k = kernels_of<T>();                                   \
+        k.whole_lanes[0] = whole_lanes<T, 1, rows::kWarp / 2>;                            \
+        k.whole_lanes[1] = whole_lanes<T, 1, rows::kWarp>;                                \
+        k.whole_lanes[2] = whole_lanes<T, 2, rows::kWarp>;                                \
+        k.whole_lanes[3] = whole_lanes<T, 4, rows::kWarp>;                                \
         return k;                                                                         \
     }
 

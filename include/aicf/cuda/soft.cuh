@@ -1,5 +1,6 @@
-// Sums of exponentials that do not overflow: a pair (largest, sum of e**(x - largest)) stands for
-// the sum of e**x. Of nothing, and of -inf alone, it is (-inf, 0); with NaN or +inf the sum is NaN.
+// Sums of exponentials that do not overflow: a pair (largest, sum) stands for the sum of e**x,
+// which is taken relative to the largest. Of nothing, and of -inf alone, it is (-inf, 0); with NaN
+// or +inf the sum is NaN.
 #ifndef AICF_CUDA_SOFT_CUH
 #define AICF_CUDA_SOFT_CUH
 
@@ -7,23 +8,54 @@
 
 namespace aicf::soft {
 
-// e**x for x <= 0, within 2e-7 of its value and 1.2e-38; NaN stays NaN. The difference that x is
-// was rounded before: folding the factor into it would lose all digits of large logits.
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+
+// e**x for what does not overflow; NaN stays NaN.
 __device__ inline float
 exp(float x)
 {
-    constexpr float kLog2E = 1.44269504088896340736f;
     return ptx::exp2_approx(x * kLog2E);
 }
 
-// What to subtract where `largest` may be that of nothing: e**(-inf - 0) is 0, not NaN.
+// e**(x - top) as 2**(x * by - less), one fused operation and one exponential. `less` is top * by,
+// rounded once: what that is off by is a factor of all terms alike, up to 2**64, which a quotient
+// of terms does not see and log_sum takes out again. From 2**30 on, where it would be more, powers
+// are of 2: two floats there are equal or so far apart that either power is 0.
+struct scale {
+    float by, less;
+
+    // Of -inf and +inf itself the differences are NaN, as they must be.
+    __device__ explicit scale(float top)
+    {
+        by = fabsf(top) > 0x1p30f ? 1.0f : kLog2E;
+        less = top * by;
+    }
+
+    __device__ float operator()(float x) const
+    {
+        return ptx::exp2_approx(fmaf(x, by, -less));
+    }
+};
+
+// What to subtract where `top` may be that of nothing: then e**(-inf - 0) is 0, not NaN.
 __device__ inline float
-base_of(float largest)
+base_of(float top)
 {
-    return largest == -INFINITY ? 0.0f : largest;
+    return top == -INFINITY ? 0.0f : top;
 }
 
-// Combines, as rows::add is one.
+// ln of the sum of e**(x - top), from the sum of what scale(top) gives.
+__device__ inline float
+log_sum(float top, float sum)
+{
+    float base = base_of(top);
+    scale by_top(base);
+    return logf(sum) - fmaf(base, by_top.by, -by_top.less) * kLn2;
+}
+
+// ---- combines, as rows::add is one --------------------------------------------------------------
+
 struct largest {
     __device__ static float identity(int)
     {
@@ -42,11 +74,19 @@ struct total {
         return i == 0 ? -INFINITY : 0.0f;
     }
 
+    // `sum` by its own scale, as a part of one by `to`. Where the powers differ, the tops are so
+    // far apart that nothing is left of the smaller; of nothing there never was.
+    __device__ static float moved(float top, float sum, const scale &to)
+    {
+        scale from(top);
+        return sum * (from.by == to.by ? ptx::exp2_approx(from.less - to.less) : 0.0f);
+    }
+
     __device__ void operator()(float (&a)[2], const float (&b)[2]) const
     {
         float top = fmaxf(a[0], b[0]);
-        float base = base_of(top);
-        a[1] = a[1] * exp(a[0] - base) + b[1] * exp(b[0] - base);
+        scale to(base_of(top));
+        a[1] = moved(a[0], a[1], to) + moved(b[0], b[1], to);
         a[0] = top;
     }
 };
@@ -61,11 +101,11 @@ take(float (&v)[2], const float (&x)[kSize])
     for (int i = 0; i < kSize; i++) {
         top = fmaxf(top, x[i]);
     }
-    float base = base_of(top);
-    float sum = v[1] * exp(v[0] - base);
+    scale to(base_of(top));
+    float sum = total::moved(v[0], v[1], to);
 #pragma unroll
     for (int i = 0; i < kSize; i++) {
-        sum += exp(x[i] - base);
+        sum += to(x[i]);
     }
     v[0] = top;
     v[1] = sum;
