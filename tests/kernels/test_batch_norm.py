@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +10,21 @@ import pytest
 import torch
 from torch.nn import functional
 
-from kernels.calls import call, skip_without
+from kernels.calls import call, printed_with_threads, skip_without
 from kernels.tensors import DTYPES, FLOATS, array_of, poisoned, random, tensor_of
 from kernels.tolerance import EPS, assert_close
-from rows import batch_norm as reference
+from rows import batch_norm as entries
 
 pytestmark = [pytest.mark.guests("torch")]
 
 F64 = torch.float64
+reference: Any = entries  # whose references take lists of arguments
 LAST = torch.channels_last
 # Ranks 2 to 5; planes of one element, odd ones, of half a vector, of several blocks; channels that
 # are one, odd, a vector's, more than a block's.
 SHAPES = [
     (2, 1), (5, 3), (4, 513), (1, 3, 2), (7, 16, 4), (3, 5, 7, 7), (2, 8, 14, 14), (2, 1, 33, 65),
-    (3, 40, 4, 6), (1, 2, 70, 130), (2, 3, 2, 5, 4), (9, 300, 2, 2), (1200, 24), (2, 1030, 3, 3),
+    (3, 40, 4, 6), (1, 2, 50, 90), (2, 3, 2, 5, 4), (9, 300, 2, 2), (700, 24), (2, 1030, 3, 3),
 ]  # fmt: skip
 
 
@@ -68,7 +65,7 @@ def test_forward(device: str, shape: tuple[int, ...], dtype: str) -> None:
         for w, b in [(weight, bias), (None, None), (weight, None), (None, bias)]:
             out, stats = like(x), [poisoned((c,), acc(dtype), device) for _ in range(2)]
             call("batch_norm", dtype, x, w, b, out, *stats, eps=1e-3)
-            wants = reference.batch_norm(*doubles(x, w, b), 1e-3)
+            wants = reference.batch_norm(*doubles(x, w, b), eps=1e-3)
             kinds = (dtype, acc(dtype), acc(dtype))
             for got, want, kind in zip((out, *stats), wants, kinds, strict=True):
                 assert_close(array_of(got), want.numpy(), kind, f"batch_norm {shape} {last}", 2e-6)
@@ -101,8 +98,8 @@ def test_in_place_at_odd_addresses(device: str, dtype: str, offset: int) -> None
 
 
 @pytest.mark.promise("KERNELS-batch-norm-inputs")
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("shape", [(140_000, 3), (140_000, 2, 1, 2), (140_000, 1, 3)], ids=str)
+@pytest.mark.parametrize("dtype", ["f32"])
+@pytest.mark.parametrize("shape", [(140_000, 3), (140_000, 1, 2, 1), (140_000, 1, 3)], ids=str)
 def test_a_batch_of_140000(device: str, shape: tuple[int, ...], dtype: str) -> None:
     for last in orders(shape):
         x, gy = made(shape, dtype, device, last, 1), made(shape, dtype, device, last, 2)
@@ -181,7 +178,7 @@ def test_running_statistics_are_unbiased(device: str, count: int) -> None:
         call("batch_norm", "f32", x + step, None, None, like(x), mean, var)
         momentum: Any = torch.tensor(0.25, device=device) if step % 2 else 0.25
         call("running_stats", "f32", *running, mean, var, count=count, momentum=momentum)
-        functional.batch_norm(x + step, *want, training=True, momentum=0.25)
+        functional.batch_norm(x + step, want[0], want[1], training=True, momentum=0.25)
     for got, expected in zip(running, want, strict=True):
         assert_close(array_of(got), array_of(expected), "f32", f"running, {count}", 1e-5)
 
@@ -189,8 +186,9 @@ def test_running_statistics_are_unbiased(device: str, count: int) -> None:
 # ---- backward ------------------------------------------------------------------------------------
 
 
-def sizes(gy: Any, x: Any, mean: Any, var: Any, weight: Any, eps: float) -> list[Any]:
+def sizes(given: list[Any], eps: float) -> list[Any]:
     """What the terms of gx, gw and gb add up to without their signs."""
+    gy, x, mean, var, weight = given
     over = reference.others(x)
     rstd = (var + eps).rsqrt()
     h = (x - reference.by_channel(mean, x)).abs() * reference.by_channel(rstd, x)
@@ -207,10 +205,10 @@ def check(gy: torch.Tensor, x: torch.Tensor, weight: Any, dtype: str, what: str)
         tensor_of(t.numpy(), acc(dtype), device) for t in reference.batch_norm(*doubles(x))[1:]
     ]
     given = doubles(gy, x, *stats, weight)
-    allowed = sizes(*given, eps)
+    allowed = sizes(given, eps)
     slack = 16 + (x.numel() // c) ** 0.5
     for training in (True, False):
-        wants = reference.batch_norm_bwd(*given, eps, training)
+        wants = reference.batch_norm_bwd(*given, eps=eps, training=training)
         for want in ("xwb", "x", "w", "b", "wb"):
             outs = [
                 None
@@ -341,8 +339,8 @@ def test_more_elements_than_32_bits_count(shape: tuple[int, ...], last: bool) ->
 def digest() -> str:
     """One hash over results of every op, each long enough for many parts."""
     h = hashlib.sha256()
-    for dtype in FLOATS:
-        for shape in [(5000, 70), (20, 6, 50, 60)]:
+    for dtype in ("f32", "bf16"):
+        for shape in [(1500, 70), (9, 6, 40, 60)]:
             for last in orders(shape):
                 gy, x = (made(shape, dtype, "cpu", last, seed) for seed in (1, 2))
                 c = shape[1]
@@ -357,20 +355,5 @@ def digest() -> str:
 
 @pytest.mark.promise("KERNELS-threads")
 def test_bits_do_not_depend_on_the_threads() -> None:
-    tests = Path(__file__).resolve().parents[1]
-    found = {}
-    for threads in (1, 3):
-        run = subprocess.run(
-            [sys.executable, "-c", "import kernels.test_batch_norm as t; print(t.digest())"],
-            env={
-                **os.environ,
-                "AICF_THREADS": str(threads),
-                "PYTHONPATH": os.pathsep.join([str(tests), *sys.path]),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        found[threads] = run.stdout.strip()
-    assert len(set(found.values())) == 1, found
+    program = "import kernels.test_batch_norm as t; print(t.digest())"
+    assert printed_with_threads(program, 3).strip() == digest()

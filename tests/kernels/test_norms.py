@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +10,19 @@ import pytest
 import torch
 from torch.nn import functional
 
-from kernels.calls import call, skip_without
+from kernels.calls import call, printed_with_threads, skip_without
 from kernels.tensors import DTYPES, FLOATS, array_of, poisoned, random, tensor_of
 from kernels.tolerance import EPS, assert_close
-from rows import norms
+from rows import norms as entries
 
 pytestmark = [pytest.mark.guests("torch")]
 
 F64 = torch.float64
+norms: Any = entries  # whose references take lists of arguments
 # Widths: 1, odd, a vector +-1, a prime, a warp's, hidden sizes that are no powers of two, a
 # block's, beyond it, a cluster's odd one.
-WIDTHS = [1, 2, 7, 8, 9, 31, 127, 128, 257, 513, 768, 1025, 3584, 4095, 8192, 8193, 16385, 50257]
-BEYOND = [65537, 131_073]  # what no cluster holds
+WIDTHS = [1, 2, 7, 8, 9, 31, 127, 128, 257, 513, 768, 1025, 3584, 4095, 8192]
+WIDE = [8193, 16385, 16640, 50257, 65537, 131_073]  # of clusters, and what none of them holds
 ROWS = [1, 2, 5, 133]
 
 
@@ -59,7 +56,7 @@ def check_forward(x: torch.Tensor, dtype: str, what: str, eps: float = 1e-5) -> 
     for w, b in [(weight, bias), (None, None), (weight, None), (None, bias)]:
         given = x.clone()
         out, mean, rstd = forward(x, w, b, dtype, eps=eps)
-        wants = norms.layer_norm(*doubles(given, w, b), eps)
+        wants = norms.layer_norm(*doubles(given, w, b), eps=eps)
         for got, want, kind in zip(
             (out, mean, rstd), wants, (dtype, acc(dtype), acc(dtype)), strict=True
         ):
@@ -68,26 +65,42 @@ def check_forward(x: torch.Tensor, dtype: str, what: str, eps: float = 1e-5) -> 
     for w in (weight, None):
         out = poisoned(x.shape, dtype, device)
         call("rms_norm", dtype, x, w, out, rstd, eps=eps)
-        want, want_rstd = norms.rms_norm(*doubles(x, w), eps)
+        want, want_rstd = norms.rms_norm(*doubles(x, w), eps=eps)
         assert_close(array_of(out), want.numpy(), dtype, f"rms_norm {what}")
         assert_close(array_of(rstd), want_rstd.numpy(), acc(dtype), f"rms_norm {what}: rstd")
 
 
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("width", [*WIDTHS, *BEYOND])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_forward(device: str, width: int, dtype: str) -> None:
     skip_without(dtype, device)
-    for rows in ROWS if width < 4096 else (1, 3):
+    for rows in ROWS if width < 512 else (1, 3):
         check_forward(random((rows, width), dtype, device), dtype, f"{rows} x {width}")
     check_forward(random((3, width), dtype, device, "odd"), dtype, f"odd 3 x {width}")
+
+
+@pytest.mark.promise("KERNELS-norm")
+def test_forward_of_wide_rows() -> None:
+    check_forward(random((2, 20_001), "f32", "cpu"), "f32", "20001")
+    check_forward(random((1, 70_000), "bf16", "cpu"), "bf16", "70000")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-norm", "KERNELS-norm-gradients")
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("width", WIDE)
+def test_wide_rows_on_a_gpu(width: int, dtype: str) -> None:
+    for layout in ("dense", "odd"):
+        check_forward(random((5, width), dtype, "cuda", layout), dtype, f"{layout} {width}")
+        check_backward((9, width), dtype, "cuda", layout)
 
 
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_many_rows(device: str, dtype: str) -> None:
     skip_without(dtype, device)
-    for shape in [(5003, 33), (20_011, 16), (3, 4, 5, 6, 7)]:
+    for shape in [(1003, 33), (3011, 16), (3, 4, 5, 6, 7)]:
         check_forward(random(shape, dtype, device), dtype, str(shape))
 
 
@@ -116,8 +129,9 @@ def test_empty(device: str, dtype: str) -> None:
     got = backward(
         gy, x, random((0,), acc(dtype), device), random((0,), acc(dtype), device), None, dtype
     )
-    assert (got[1] == 0).all()
-    assert (got[2] == 0).all()
+    for sums in got[1:]:
+        assert sums is not None
+        assert bool((sums == 0).all())
 
 
 # ---- inputs that broke others --------------------------------------------------------------------
@@ -241,11 +255,18 @@ def sizes(gy: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> list[np.ndarray
     return [s.numpy() for s in sums]
 
 
-def check_backward(shape: tuple[int, ...], dtype: str, device: str, layout: str = "dense") -> None:
+def check_backward(
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    layout: str = "dense",
+    weights: tuple[bool, ...] = (True, False),
+) -> None:
     n = shape[-1]
     gy, x = (random(shape, dtype, device, layout, seed=s) for s in (1, 2))
     slack = 16 + (gy.numel() // max(n, 1)) ** 0.5  # roundings: they do not all go one way
-    for w in (random((n,), dtype, device, layout, seed=3), None):
+    for weighted in weights:
+        w = random((n,), dtype, device, layout, seed=3) if weighted else None
         for op, saved in (("layer_norm", 2), ("rms_norm", 1)):
             forth, back = getattr(norms, op), getattr(norms, f"{op}_bwd")
             exact = forth(*doubles(x), eps=1e-5)
@@ -272,20 +293,19 @@ def check_backward(shape: tuple[int, ...], dtype: str, device: str, layout: str 
 
 @pytest.mark.promise("KERNELS-norm-gradients")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("width", [*WIDTHS, *BEYOND])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_backward(device: str, width: int, dtype: str) -> None:
     skip_without(dtype, device)
-    for rows in (1, 5, 133) if width < 4096 else (3,):
+    for rows in (1, 5, 133) if width < 512 else (3,):
         check_backward((rows, width), dtype, device)
     check_backward((3, width), dtype, device, "odd")
 
 
 @pytest.mark.promise("KERNELS-norm-gradients", "KERNELS-norm-inputs")
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_backward_of_100000_rows(device: str, dtype: str) -> None:
-    skip_without(dtype, device)
-    check_backward((100_000, 24), dtype, device)
-    check_backward((1500, 64, 9), dtype, device)
+    check_backward((100_000, 8), dtype, device, weights=(False,))
+    check_backward((300, 16, 9), dtype, device)
 
 
 @pytest.mark.promise("KERNELS-norm-gradients")
@@ -308,7 +328,8 @@ def test_backward_in_place(device: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_bits_are_the_same_again(device: str, dtype: str) -> None:
     skip_without(dtype, device)
-    for shape in [(4000, 130), (500, 2048), (70, 50_257)]:
+    wide = 50_257 if device == "cuda" else 5001
+    for shape in [(1000, 130), (100, 2048), (20, wide)]:
         gy, x = random(shape, dtype, device, seed=1), random(shape, dtype, device, seed=2)
         weight = random(shape[-1:], dtype, device)
         runs = []
@@ -376,8 +397,8 @@ def test_more_elements_than_32_bits_count(width: int) -> None:
 def digest() -> str:
     """One hash over results of every op, each long enough for many parts."""
     h = hashlib.sha256()
-    for dtype in FLOATS:
-        for shape in [(5000, 70), (40, 20_001)]:
+    for dtype in ("f32", "bf16"):
+        for shape in [(1500, 70), (20, 9001)]:
             gy, x = random(shape, dtype, "cpu", seed=1), random(shape, dtype, "cpu", seed=2)
             weight = random(shape[-1:], dtype, "cpu")
             out, mean, rstd = forward(x, weight, weight, dtype)
@@ -389,20 +410,5 @@ def digest() -> str:
 
 @pytest.mark.promise("KERNELS-threads")
 def test_bits_do_not_depend_on_the_threads() -> None:
-    tests = Path(__file__).resolve().parents[1]
-    found = {}
-    for threads in (1, 3):
-        run = subprocess.run(
-            [sys.executable, "-c", "import kernels.test_norms as t; print(t.digest())"],
-            env={
-                **os.environ,
-                "AICF_THREADS": str(threads),
-                "PYTHONPATH": os.pathsep.join([str(tests), *sys.path]),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        found[threads] = run.stdout.strip()
-    assert len(set(found.values())) == 1, found
+    program = "import kernels.test_norms as t; print(t.digest())"
+    assert printed_with_threads(program, 3).strip() == digest()
