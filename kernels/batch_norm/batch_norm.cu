@@ -74,14 +74,14 @@ launch(
         return status;
     }
     unsigned blocks = static_cast<unsigned>(ceil_div(C, channels::kAcross));
-    status = aicf::launch(
+    status = launch_waiting(
         settle, blocks, channels::kAcross * channels::kDown, 0, stream, p.room, p.e, to);
     if (status.kind) {
         return status;
     }
     channels::mapped<T, 1> q = {{x}, out};
     return channels::launch_map(
-        normalise_of<T>(), normalise{p.room.coefficients}, q, p.e, channels_last, stream);
+        normalise_of<T>(), normalise{p.room.coefficients}, q, p.e, channels_last, true, stream);
 }
 
 } // namespace aicf::batch_norm

@@ -111,7 +111,7 @@ launch(
             return status;
         }
         unsigned blocks = static_cast<unsigned>(ceil_div(e.C, channels::kAcross));
-        status = aicf::launch(
+        status = launch_waiting(
             settle, blocks, channels::kAcross * channels::kDown, 0, stream, p.room, p.e, given,
             t.gw, t.gb);
     }
@@ -121,10 +121,10 @@ launch(
     if (training) {
         channels::mapped<T, 2> q = {{t.gy, t.x}, t.gx};
         return channels::launch_map(
-            gradient_of<T>(), gradient{p.room.coefficients}, q, e, channels_last, stream);
+            gradient_of<T>(), gradient{p.room.coefficients}, q, e, channels_last, true, stream);
     }
     channels::mapped<T, 1> q = {{t.gy}, t.gx};
-    return channels::launch_map(scaled_of<T>(), scaled{given}, q, e, channels_last, stream);
+    return channels::launch_map(scaled_of<T>(), scaled{given}, q, e, channels_last, false, stream);
 }
 
 } // namespace aicf::batch_norm_bwd

@@ -34,7 +34,7 @@ launch(
     aicf_stream stream)
 {
     channels::mapped<T, 1> p = {{x}, out};
-    return channels::launch_map(normalise_of<T>(), map, p, {N, C, R}, channels_last, stream);
+    return channels::launch_map(normalise_of<T>(), map, p, {N, C, R}, channels_last, false, stream);
 }
 
 } // namespace aicf::batch_norm_eval

@@ -18,6 +18,7 @@ __launch_bounds__(kLanesBlock, 2) lanes(const operands<T> p)
     place at = place_in(team);
     sums<kSize, kUnits> s;
     over_rows(p, team, at, s);
+    ptx::let_next_launch_begin();
     if (!p.partial) {
         return;
     }

@@ -235,6 +235,7 @@ body(const operands<T> &p, Team &team)
     place at = place_in(team);
     sums<kSize, kUnits> s;
     over_rows(p, team, at, s);
+    ptx::let_next_launch_begin();
     if (!p.partial) {
         return;
     }
@@ -268,6 +269,7 @@ __launch_bounds__(kAcross *kDown)
     int64_t column = blockIdx.x * int64_t{kAcross} + across;
     int64_t pitch = kKinds * N;
 
+    ptx::wait_for_launch_before();
     float sum = 0.0f;
     if (column < pitch) {
 #pragma unroll 4
@@ -291,7 +293,8 @@ aicf_status
 launch_combine(const float *partial, T *gw, T *gb, int64_t teams, int64_t N, aicf_stream stream)
 {
     unsigned blocks = static_cast<unsigned>(ceil_div(kKinds * N, kAcross));
-    return aicf::launch(combine<T>, blocks, kAcross * kDown, 0, stream, partial, gw, gb, teams, N);
+    return launch_waiting(
+        combine<T>, blocks, kAcross * kDown, 0, stream, partial, gw, gb, teams, N);
 }
 
 // ---- launches -----------------------------------------------------------------------------------

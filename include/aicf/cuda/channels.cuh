@@ -176,6 +176,7 @@ __device__ inline void
 planes_body(const operands<T, Sum::kIn> &p)
 {
     const extent &e = p.e;
+    ptx::let_next_launch_begin();
     int64_t channel = blockIdx.x % e.C, part = blockIdx.x / e.C;
     int64_t units_of_plane = e.R / kSize, count = e.N * units_of_plane;
     int64_t begin = part * (e.share / kSize), end = begin + e.share / kSize;
@@ -238,6 +239,7 @@ last_body(const operands<T, Sum::kIn> &p)
 {
     __shared__ float room[Sum::kFloats][kSize][kBlock];
     const extent &e = p.e;
+    ptx::let_next_launch_begin();
     int width = e.width, height = kBlock / width;
     int column = static_cast<int>(threadIdx.x) % width,
         down = static_cast<int>(threadIdx.x) / width;
@@ -344,6 +346,8 @@ settle_body(const extent &e, Floats floats, Finish finish)
     int down = static_cast<int>(threadIdx.x) / kAcross;
     int64_t channel = blockIdx.x * int64_t{kAcross} + across;
 
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before();
     float v[Sum::kFloats] = {};
     if (channel < e.C) {
 #pragma unroll 4
@@ -438,12 +442,18 @@ apply_packs(const Map &map, const mapped<T, kIn> &p)
     int64_t i = block * kBlock + threadIdx.x;
     if (i < packs) {
         int64_t element = p.head + i * kSize, channel, r;
+        words held[kIn];
         float x[kIn][kSize], one[kIn], y[kSize];
 #pragma unroll
         for (int j = 0; j < kIn; j++) {
-            unpack(load_words(p.in[j] + element), x[j], T{});
+            held[j] = load_words(p.in[j] + element);
         }
         p.where.find(element, &channel, &r);
+        ptx::wait_for_launch_before();
+#pragma unroll
+        for (int j = 0; j < kIn; j++) {
+            unpack(held[j], x[j], T{});
+        }
         float4 c = map.coefficients(channel);
         if (r + kSize <= p.where.R) {
 #pragma unroll
@@ -468,6 +478,7 @@ apply_packs(const Map &map, const mapped<T, kIn> &p)
     }
     if (block == 0) {
         int64_t tail = p.head + packs * kSize + threadIdx.x;
+        ptx::wait_for_launch_before();
         if (threadIdx.x < p.head) {
             apply_at(map, p, threadIdx.x);
         }
@@ -483,6 +494,7 @@ apply_elements(const Map &map, const mapped<T, kIn> &p)
 {
     int64_t block = gridDim.x - 1 - blockIdx.x;
     int64_t first = block * (kBlock * kUnroll) + threadIdx.x;
+    ptx::wait_for_launch_before();
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) {
         if (first + u * kBlock < p.count) {
@@ -506,6 +518,7 @@ apply_last(const Map &map, const mapped<T, kIn> &p)
     if (channel >= p.C) {
         return;
     }
+    ptx::wait_for_launch_before();
     float4 c[kSize];
 #pragma unroll
     for (int lane = 0; lane < kSize; lane++) {
@@ -622,12 +635,18 @@ launch_sums(
     return aicf::launch(kernel, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
+// The launch before this one may be of sums or of their settling, and still run.
 template <typename Map, typename T, int kIn>
 aicf_status
 launch_map(
     const map_kernels<Map, T, kIn> &k, const Map &map, mapped<T, kIn> p, const extent &e,
-    bool channels_last, aicf_stream stream)
+    bool channels_last, bool waiting, aicf_stream stream)
 {
+    auto run = [&](void (*kernel)(Map, mapped<T, kIn>), int64_t blocks) {
+        unsigned number = static_cast<unsigned>(blocks);
+        return waiting ? launch_waiting(kernel, number, kBlock, 0, stream, map, p)
+                       : aicf::launch(kernel, number, kBlock, 0, stream, map, p);
+    };
     constexpr int kSize = kPackSize<T>;
     bool together = true, packed = channels_last && e.C % kSize == 0 && phase_of(p.out) == 0;
     for (int j = 0; j < kIn; j++) {
@@ -641,7 +660,7 @@ launch_map(
         int64_t tiles = ceil_div(e.C / kSize, p.width);
         int64_t rows = ceil_div(p.rows, 4 * (kBlock / p.width)); // blocks that have four packs
         int64_t blocks = least(ceil_div(4 * kEnoughBlocks, tiles), rows) * tiles;
-        return aicf::launch(k.last, static_cast<unsigned>(blocks), kBlock, 0, stream, map, p);
+        return run(k.last, blocks);
     }
     p.where = {p.count >= int64_t{1} << 31, channels_last ? 1 : e.R, e.C, {}, {}};
     if (!p.where.wide) {
@@ -654,8 +673,7 @@ launch_map(
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(
-        together ? k.packs : k.elements, static_cast<unsigned>(blocks), kBlock, 0, stream, map, p);
+    return run(together ? k.packs : k.elements, blocks);
 }
 
 } // namespace aicf::channels
