@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,8 @@ class Pool:
         return [self.window] * 2, [self.stride] * 2, [self.pad] * 2
 
     def bytes(self, indices: bool) -> int:
-        x, outs = torch.Size(self.shape).numel(), torch.Size(self.outs).numel()
-        return (x + outs) * self.dtype.itemsize + (8 * outs if indices else 0)
+        x, outs = math.prod(self.shape), math.prod(self.outs)
+        return (x + outs) * int(self.dtype.itemsize) + (8 * outs if indices else 0)
 
     def laid(self, x: torch.Tensor) -> torch.Tensor:
         return x.contiguous(memory_format=torch.channels_last) if self.last else x
@@ -60,7 +61,7 @@ class Pool:
         return {"x": x, "out": out, "indices": indices, "gy": gy, "gx": torch.empty_like(x)}
 
     def case(self, op: str, words: str, indices: bool, ours: Any, torchs: Any) -> Case:
-        large = torch.Size(self.shape).numel() * self.dtype.itemsize >= LARGE
+        large = math.prod(self.shape) * self.dtype.itemsize >= LARGE
         size = self.bytes(indices)
         layout = "nhwc" if self.last else "nchw"
         name = f"{'x'.join(map(str, self.shape))} {layout} k{self.window} s{self.stride}"

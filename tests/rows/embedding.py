@@ -9,10 +9,8 @@ import torch.nn.functional as F
 
 from rows import Maker, Row, Sample, sample
 
-Tensor = torch.Tensor
 
-
-def chosen(t: Maker, values: Any, dtype: torch.dtype = torch.int64) -> Tensor:
+def chosen(t: Maker, values: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     return torch.tensor(values, dtype=dtype, device=t.device)
 
 
@@ -25,7 +23,7 @@ def embedding_samples(t: Maker) -> list[Sample]:
     ]
 
 
-def embedding(weight: Tensor, idx: Tensor, *, padding_idx: int = -1) -> Tensor:
+def embedding(weight: torch.Tensor, idx: torch.Tensor, *, padding_idx: int = -1) -> torch.Tensor:
     """torch's own takes padding_idx from the end, and None for none."""
     return F.embedding(idx, weight, None if padding_idx < 0 else padding_idx)
 
@@ -39,7 +37,9 @@ def embedding_bwd_samples(t: Maker) -> list[Sample]:
     ]
 
 
-def embedding_bwd(gy: Tensor, idx: Tensor, *, V: int, padding_idx: int = -1) -> Tensor:
+def embedding_bwd(
+    gy: torch.Tensor, idx: torch.Tensor, *, V: int, padding_idx: int = -1
+) -> torch.Tensor:
     places, rows = idx.reshape(-1).long(), gy.reshape(-1, gy.shape[-1])
     kept = (places >= 0) & (places < V) & (places != padding_idx)
     return torch.zeros(V, gy.shape[-1], dtype=gy.dtype).index_add(0, places[kept], rows[kept])
@@ -53,7 +53,7 @@ def one_hot_samples(t: Maker) -> list[Sample]:
     ]
 
 
-def one_hot(idx: Tensor, *, classes: int, **_: Any) -> Tensor:
+def one_hot(idx: torch.Tensor, *, classes: int, **_: Any) -> torch.Tensor:
     return (idx[..., None] == torch.arange(classes)).double()
 
 

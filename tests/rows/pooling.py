@@ -10,8 +10,6 @@ import torch.nn.functional as F
 
 from rows import Maker, Row, Sample, sample
 
-Tensor = torch.Tensor
-
 # (N, C, H, W) and the attributes of a call; pairs, as torch.compile takes one number that it may
 # see change for no list.
 MAX: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -41,37 +39,39 @@ AVG: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def layouts(t: Maker, shape: tuple[int, ...]) -> list[Tensor]:
+def layouts(t: Maker, shape: tuple[int, ...]) -> list[torch.Tensor]:
     """No two equal, since a maximum has no gradient at a tie."""
     last = t.distinct(*shape, grad=False).contiguous(memory_format=torch.channels_last)
     return [t.distinct(*shape), last.requires_grad_(t.grad)]
 
 
 def max_pool2d(
-    x: Tensor, *, window: Any, stride: Any, pad: Any = 0, ceil_mode: bool = False
-) -> tuple[Tensor, Tensor]:
+    x: torch.Tensor, *, window: Any, stride: Any, pad: Any = 0, ceil_mode: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
     out, indices = F.max_pool2d(x, window, stride, pad, ceil_mode=ceil_mode, return_indices=True)
     return out, indices
 
 
 def avg_pool2d(
-    x: Tensor,
+    x: torch.Tensor,
     *,
     window: Any,
     stride: Any,
     pad: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Tensor:
+) -> torch.Tensor:
     return F.avg_pool2d(x, window, stride, pad, ceil_mode, count_include_pad)
 
 
-def max_pool2d_bwd(gy: Tensor, indices: Tensor, *, H: int, W: int, **_: Any) -> Tensor:
+def max_pool2d_bwd(
+    gy: torch.Tensor, indices: torch.Tensor, *, H: int, W: int, **_: Any
+) -> torch.Tensor:
     gx = torch.zeros(*gy.shape[:2], H * W, dtype=gy.dtype)
     return gx.scatter_add(2, indices.flatten(2), gy.flatten(2)).unflatten(2, (H, W))
 
 
-def avg_pool2d_bwd(gy: Tensor, *, H: int, W: int, **attributes: Any) -> Tensor:
+def avg_pool2d_bwd(gy: torch.Tensor, *, H: int, W: int, **attributes: Any) -> torch.Tensor:
     x = torch.zeros(*gy.shape[:2], H, W, dtype=gy.dtype, requires_grad=True)
     out = avg_pool2d(x, **attributes)
     if out.shape != gy.shape:
