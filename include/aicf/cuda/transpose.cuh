@@ -218,30 +218,38 @@ template <typename T> struct tile_memory {
     }
 };
 
-// Reads the tile's rows of x, of which `rows` by `columns` elements are there.
+// Reads the tile's rows of x, of which `rows` by `columns` elements are there. A thread keeps its
+// column and goes down in steps of kStep rows.
 template <typename T>
 __device__ inline void
 load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
 {
     constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
-    constexpr unsigned kLoads = kChunks * shape<T>::kAlong / kBlock;
+    constexpr unsigned kStep = kBlock / kChunks, kLoads = shape<T>::kAlong / kStep;
+    static_assert(kBlock % kChunks == 0 && shape<T>::kAlong % kStep == 0, "whole rows and steps");
+    unsigned chunk = threadIdx.x % kChunks, first = threadIdx.x / kChunks;
+    unsigned column = chunk * kSize;
+    bool whole = column + kSize <= columns;
+    const T *from = x + first * pitch + column;
+
     words held[kLoads];
 #pragma unroll
     for (unsigned u = 0; u < kLoads; u++) {
-        unsigned i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
-        if (row < rows && column + kSize <= columns) {
-            held[u] = load_words(x + row * pitch + column);
+        if (whole && first + u * kStep < rows) {
+            held[u] = load_words(from + u * (kStep * pitch));
         }
     }
 #pragma unroll
     for (unsigned u = 0; u < kLoads; u++) {
-        unsigned i = threadIdx.x + u * kBlock, row = i / kChunks, column = i % kChunks * kSize;
-        if (row < rows && column + kSize <= columns) {
-            *tile.chunk(row, i % kChunks) = held[u];
-        } else if (row < rows) {
+        if (whole && first + u * kStep < rows) {
+            *tile.chunk(first + u * kStep, chunk) = held[u];
+        }
+    }
+    if (!whole) {
+        for (unsigned row = first; row < rows; row += kStep, from += kStep * pitch) {
 #pragma unroll 1
-            for (; column < columns; column++) {
-                *tile.template at<T>(row, column) = x[row * pitch + column];
+            for (unsigned i = 0; column + i < columns; i++) {
+                *tile.template at<T>(row, column + i) = from[i];
             }
         }
     }
@@ -252,27 +260,30 @@ __device__ inline void
 load_elements(
     const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
 {
-    constexpr unsigned kAcross = shape<T>::kAcross, kTogether = 8;
-    constexpr unsigned kLoads = kAcross * shape<T>::kAlong / kBlock;
-    constexpr unsigned kStep = kLoads < kTogether ? kLoads : kTogether;
-    static_assert(kLoads % kStep == 0, "whole batches");
+    constexpr unsigned kAcross = shape<T>::kAcross, kStep = kBlock / kAcross;
+    constexpr unsigned kRows = shape<T>::kAlong, kLoads = kRows / kStep < 8 ? kRows / kStep : 8;
+    static_assert(kBlock % kAcross == 0 && kRows % (kStep * kLoads) == 0, "whole rows and rounds");
+    unsigned column = threadIdx.x % kAcross;
+    if (column >= columns) {
+        return;
+    }
+    const T *from = x + threadIdx.x / kAcross * pitch + column;
 #pragma unroll 1
-    for (unsigned first = threadIdx.x; first < kLoads * kBlock; first += kStep * kBlock) {
-        T held[kStep];
+    for (unsigned row = threadIdx.x / kAcross; row < rows; row += kLoads * kStep) {
+        T held[kLoads];
 #pragma unroll
-        for (unsigned u = 0; u < kStep; u++) {
-            unsigned i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
-            if (row < rows && column < columns) {
-                held[u] = x[row * pitch + column];
+        for (unsigned u = 0; u < kLoads; u++) {
+            if (row + u * kStep < rows) {
+                held[u] = from[u * (kStep * pitch)];
             }
         }
 #pragma unroll
-        for (unsigned u = 0; u < kStep; u++) {
-            unsigned i = first + u * kBlock, row = i / kAcross, column = i % kAcross;
-            if (row < rows && column < columns) {
-                *tile.template at<T>(row, column) = held[u];
+        for (unsigned u = 0; u < kLoads; u++) {
+            if (row + u * kStep < rows) {
+                *tile.template at<T>(row + u * kStep, column) = held[u];
             }
         }
+        from += kLoads * (kStep * pitch);
     }
 }
 
@@ -369,18 +380,22 @@ store_packs(
     }
 }
 
+// The same, element by element: a thread keeps its row.
 template <typename T>
 __device__ inline void
 store_elements(
     const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
 {
-    constexpr unsigned kAlong = shape<T>::kAlong;
-#pragma unroll 4
-    for (unsigned i = threadIdx.x; i < shape<T>::kAcross * kAlong; i += kBlock) {
-        unsigned row = i % kAlong, column = i / kAlong;
-        if (row < rows && column < columns) {
-            out[row + column * pitch] = as_written(*tile.template at<T>(row, column), truth);
-        }
+    constexpr unsigned kAlong = shape<T>::kAlong, kStep = kBlock / kAlong;
+    static_assert(kBlock % kAlong == 0, "whole columns");
+    unsigned row = threadIdx.x % kAlong, column = threadIdx.x / kAlong;
+    if (row >= rows) {
+        return;
+    }
+    T *to = out + column * pitch + row;
+#pragma unroll 8
+    for (; column < columns; column += kStep, to += kStep * pitch) {
+        *to = as_written(*tile.template at<T>(row, column), truth);
     }
 }
 
