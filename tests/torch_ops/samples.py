@@ -134,6 +134,19 @@ def _plainly(about: Facts, one: Sample) -> Sample:
     return Sample(tuple(args), kwargs)
 
 
+def plain_of(op: Any, one: Sample) -> Any:
+    """The overload that the sample's arguments are for: scalars may be tensors."""
+    namespace, _, name = str(op).partition(".")
+    about = facts(name, PACKAGES[namespace])
+    tensors = [p for p in about.scalars if isinstance(one.kwargs.get(p.name), torch.Tensor)]
+    return op.dev if tensors else op.default
+
+
+def few(samples: list[Sample]) -> list[Sample]:
+    """For what is dear: the first two and the last."""
+    return [*samples[: FEWEST - 1], samples[-1]]
+
+
 # ---- other forms ------------------------------------------------------------------------------
 
 
@@ -141,12 +154,13 @@ def forms_of(op: Any, one: Sample) -> Iterator[tuple[Any, Sample]]:
     """A call of each overload of an op but the plain one."""
     namespace, _, name = str(op).partition(".")
     about = facts(name, PACKAGES[namespace])
+    device = plain_of(op, one) is not op.default
     for form in op.overloads():
         overload = getattr(op, form)
         given = one.copy()
-        plain = _on_device(about, given) if "dev" in form else given
-        if form == "default":
+        if form == "default" or (device and "dev" not in form):
             continue
+        plain = _on_device(about, given) if "dev" in form else given
         if "want" in form:
             wants = [i % 2 == 0 for i in range(len(about.outs))]
             yield overload, Sample(plain.args, {**plain.kwargs, "want": wants})
@@ -179,7 +193,7 @@ def _into(op: Any, overload: Any, given: Sample, plain: Sample) -> Sample:
     args, kwargs = _detached((plain.args, plain.kwargs))
     args = torch.utils._pytree.tree_map(_dense, args)  # functional forms alone make dense ones
     outs = [a for a in overload._schema.arguments if a.alias_info and a.kwarg_only]
-    every = op.aux if "aux" in op.overloads() else op.default
+    every = op.aux if "aux" in op.overloads() else op  # whichever its scalars are for
     found = every(*_detached(given.args), **_detached(given.kwargs))
     found = found if isinstance(found, tuple) else (found,)
     made = {a.name: torch.full_like(x.contiguous(), 9) for a, x in zip(outs, found, strict=True)}
