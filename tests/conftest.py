@@ -69,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "gpu: needs a CUDA device",
         "guests(*names): needs these frameworks installed",
+        "large: takes tens of GiB of a GPU; with --dist loadgroup such run one after the other",
         "promise(*ids): what this test proves; tests/promises.toml lists the ids",
     ):
         config.addinivalue_line("markers", line)
@@ -83,8 +84,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    grouped = config.pluginmanager.hasplugin("xdist")
     for item in items:
+        if grouped and item.get_closest_marker("large"):
+            item.add_marker(pytest.mark.xdist_group("large"))
         if item.get_closest_marker("gpu") and not gpu_count():
             item.add_marker(pytest.mark.skip(reason="no GPU"))
         for name in guests_of(item):

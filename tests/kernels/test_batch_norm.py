@@ -312,6 +312,7 @@ def test_gradients_beside_torch(device: str) -> None:
 @pytest.mark.promise("A2", "KERNELS-batch-norm")
 @pytest.mark.parametrize("shape", [(2**28 + 3, 8), (1, 2, 2**15, 2**15 + 64), (4, 8, 8192, 8200)])
 @pytest.mark.parametrize("last", [False, True])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(shape: tuple[int, ...], last: bool) -> None:
     x = torch.empty(shape, dtype=torch.float16, device="cuda")
     x = x.contiguous(memory_format=LAST) if last and len(shape) == 4 else x

@@ -280,6 +280,7 @@ def test_of_nothing(device: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-cross-entropy-large")
+@pytest.mark.large
 def test_more_logits_than_32_bits_count() -> None:
     lines, classes = 43_000, 50_257
     x = torch.empty((lines, classes), dtype=torch.bfloat16, device="cuda").normal_()

@@ -242,6 +242,7 @@ DEVICES = ("cpu", "cuda")
 @pytest.mark.gpu
 @pytest.mark.promise("A2", "KERNELS-dropout-position")
 @pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(start: int) -> None:
     n, ends = 2**31 + 4096 + 3, 4096
     x = torch.ones(n + start, dtype=torch.bfloat16, device="cuda")[start:]

@@ -464,6 +464,7 @@ def ends_of(x: torch.Tensor) -> list[torch.Tensor]:
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-elementwise-large")
 @pytest.mark.parametrize("op", ["sub", "silu", "silu_bwd", "cast", "where", "fill", "strided"])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(op: str) -> None:
     """One op of each kernel, in two bytes or one an element."""
     x = torch.zeros(MANY + 1, dtype=torch.bfloat16, device="cuda")
@@ -508,6 +509,7 @@ def test_more_elements_than_32_bits_count(op: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-elementwise-large")
+@pytest.mark.large
 def test_rows_of_more_elements_than_32_bits_count() -> None:
     """Rows of packs with a pitch, and a column for all of them."""
     rows, columns = 70_001, 31_003

@@ -229,6 +229,7 @@ def test_bits_do_not_depend_on_the_threads() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-embedding-large", "A2")
+@pytest.mark.large
 def test_a_table_of_2_to_the_31() -> None:
     """2**15 rows of 2**16."""
     V, D = 2**15, 2**16
@@ -268,6 +269,7 @@ def test_more_tokens_than_one_share_of_each_block(alike: bool) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-one-hot", "A2")
+@pytest.mark.large
 def test_a_large_one_hot() -> None:
     count, classes = 2**22 + 3, 513
     idx = torch.randint(0, classes, (count,), device="cuda")

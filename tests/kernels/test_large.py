@@ -21,6 +21,7 @@ def memory() -> Iterator[None]:
     torch.cuda.empty_cache()
 
 
+@pytest.mark.large
 def test_a_copy_of_more_bytes_than_an_int_counts() -> None:
     """On the CPU: from one element, so that only the out takes memory."""
     count = 2**31 + 513
@@ -33,6 +34,7 @@ def test_a_copy_of_more_bytes_than_an_int_counts() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.usefixtures("memory")
+@pytest.mark.large
 def test_elementwise(count: int) -> None:
     x = torch.zeros(count, dtype=torch.float16, device="cuda")
     for part in (x[:ENDS], x[-ENDS:], x[2**31 - ENDS : 2**31]):
@@ -51,6 +53,7 @@ def test_elementwise(count: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("memory")
+@pytest.mark.large
 def test_strided_and_broadcast() -> None:
     """Offsets beyond 2**31 though each dim is short."""
     rows, columns = 70_000, 31_000
@@ -68,6 +71,7 @@ def test_strided_and_broadcast() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("memory")
+@pytest.mark.large
 def test_rows_of_a_large_matrix() -> None:
     """gemm whose out, and whose a, have more than 2**31 elements."""
     rows = 2**31 // 64 + 3

@@ -179,6 +179,7 @@ def test_bits_do_not_depend_on_the_threads() -> None:
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-losses-large", "A2")
 @pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(shift: int) -> None:
     """Aligned, and where x and target have two phases."""
     n = 2**31 + 515

@@ -371,6 +371,7 @@ def test_gradients_beside_torch(device: str, dtype: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.promise("A2", "KERNELS-norm")
 @pytest.mark.parametrize("width", [128, 129, 4096, 50_257, 2**31 + 8])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(width: int) -> None:
     rows = (2**31 + 2**20) // width + 1
     x = torch.zeros(rows, width, dtype=torch.float16, device="cuda")

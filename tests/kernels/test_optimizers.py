@@ -405,6 +405,7 @@ LARGE = 2_359_332_864
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-optimizers-large", "A2")
 @pytest.mark.parametrize("op, dtype", [("adam", "bf16"), ("sgd", "f32"), ("rmsprop", "f16")])
+@pytest.mark.large
 def test_a_tensor_of_more_than_32_bits(op: str, dtype: str) -> None:
     """Between small ones; its gradient differs where it begins, ends and is cut."""
     places = [0, 1, 2**30 - 1, 2**30, 2**31 - 1, 2**31, LARGE - 2, LARGE - 1]

@@ -94,6 +94,7 @@ def test_a_bool_of_any_byte_becomes_0_or_1(device: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-permute-large", "A2")
 @pytest.mark.parametrize("shape", [(65_537, 32_771), (32_768, 4, 16_400), (3, 715_827_900)])
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(shape: tuple[int, ...]) -> None:
     x = torch.empty(shape, dtype=torch.int8, device="cuda").random_(-128, 128)
     assert x.numel() > 2**31
@@ -178,6 +179,7 @@ def test_bools_of_any_byte_become_0_or_1(device: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-concat-large", "A2")
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.large
 def test_concat_to_more_elements_than_32_bits_count(axis: int) -> None:
     shapes = [(3, 400_000_001), (3, 400_000_007)] if axis else [(3, 400_000_008)] * 2
     xs = [torch.empty(s, dtype=DTYPES["i8"], device="cuda").random_(-128, 128) for s in shapes]

@@ -313,6 +313,7 @@ def test_one_bin_that_all_meet_in(device: str) -> None:
 @pytest.mark.promise(
     "A2", "KERNELS-quant-values", "KERNELS-quant-minmax", "KERNELS-quant-histogram"
 )
+@pytest.mark.large
 def test_more_elements_than_32_bits_count() -> None:
     n = 2**31 + 4099
     x = torch.zeros(n, dtype=torch.bfloat16, device="cuda")

@@ -308,6 +308,7 @@ LARGE = 2**31 + 512
 
 @pytest.mark.gpu
 @pytest.mark.promise("A2", "KERNELS-reduce-large")
+@pytest.mark.large
 def test_more_elements_than_32_bits_count() -> None:
     x = torch.zeros(LARGE, dtype=torch.float16, device="cuda")
     x[-1], x[2**31 - 2] = 3, 2
@@ -330,6 +331,7 @@ def test_more_elements_than_32_bits_count() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("A2", "KERNELS-reduce-large")
+@pytest.mark.large
 def test_more_outs_than_32_bits_count() -> None:
     x = torch.zeros((2, LARGE), dtype=torch.uint8, device="cuda").view(torch.int8)
     x[0, -1], x[1, -2], x[1, 0] = 3, 5, 7

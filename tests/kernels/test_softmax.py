@@ -249,6 +249,7 @@ def check_some_rows(op: str, x: torch.Tensor, out: torch.Tensor, rows: list[int]
 @pytest.mark.promise("KERNELS-softmax-large")
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("shape", [(669 * 128, 50_259), (2**28, 9)], ids=str)
+@pytest.mark.large
 def test_more_elements_than_32_bits_count(shape: tuple[int, int], op: str) -> None:
     x = torch.empty(shape, dtype=torch.float16, device="cuda").normal_()
     if shape[0] == 669 * 128:
@@ -272,6 +273,7 @@ def test_more_elements_than_32_bits_count(shape: tuple[int, int], op: str) -> No
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-softmax-large")
+@pytest.mark.large
 def test_a_row_of_2_to_the_31_less_1() -> None:
     """All halves 0 but the last: a fifth of the sum is its own."""
     x = torch.zeros(2**31 - 1, dtype=torch.float16, device="cuda")

@@ -182,6 +182,7 @@ def test_nan_and_infinities_reach_the_sum(device: str, dtype: str) -> None:
 
 
 @pytest.mark.promise("A2", "KERNELS-sum")
+@pytest.mark.large
 def test_more_elements_than_32_bits_count() -> None:
     """A view of one element, 2**31 + 7 times: no memory, all the indexes."""
     count = 2**31 + 7
@@ -197,6 +198,7 @@ def test_more_elements_than_32_bits_count() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("A2", "KERNELS-sum")
+@pytest.mark.large
 def test_more_halves_than_32_bits_count() -> None:
     for count in (2**31 - 1, 2**31, 2**31 + 512):
         x = torch.zeros(count, dtype=torch.float16, device="cuda")
