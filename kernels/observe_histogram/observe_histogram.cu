@@ -33,7 +33,7 @@ template <typename T> struct operands {
     const T *x;
     unsigned long long *hist;
     int64_t head, n, share; // share: packs a block
-    int bins, copies;       // copies: a power of two
+    int bins, shift;        // 2^shift copies of each counter
     end lo, hi;
 };
 
@@ -48,36 +48,37 @@ struct scale {
         step = top / (0.5f * hi.value() - low);
     }
 
-    // -1: of NaN.
-    __device__ int bin(float x) const
+    // The whole part of this is the bin; NaN has one behind the others, which is not read.
+    __device__ float place(float x) const
     {
-        float at = (0.5f * x - low) * step;
-        float held = at >= top ? top - 1.0f : at > 0.0f ? at : 0.0f;
-        return isnan(x) ? -1 : static_cast<int>(held);
+        float at = fminf(fmaxf((0.5f * x - low) * step, 0.0f), top - 1.0f);
+        return isnan(x) ? top : at;
     }
 };
 
 // ---- counters -----------------------------------------------------------------------------------
 
-// Copy c of a bin is counter bin * copies + c.
+// Copy c of a bin is counter (bin << shift) + c.
 struct in_block {
-    unsigned *counters;
-    int copies, copy;
+    unsigned *counters; // of the thread's copy
+    int shift;
 
-    __device__ void add(int bin) const
+    // Adding 2^23 leaves the whole part in the lower bits, faster than a conversion.
+    __device__ void add(float place) const
     {
-        if (bin >= 0) {
-            atomicAdd(counters + bin * copies + copy, 1U);
-        }
+        unsigned bin = __float_as_uint(__fadd_rz(place, 8388608.0f)) & 0x7fffff;
+        atomicAdd(counters + (bin << shift), 1U);
     }
 };
 
 struct in_hist {
     unsigned long long *hist;
+    int bins;
 
-    __device__ void add(int bin) const
+    __device__ void add(float place) const
     {
-        if (bin >= 0) {
+        int bin = static_cast<int>(place);
+        if (bin < bins) {
             atomicAdd(hist + bin, 1ULL);
         }
     }
@@ -91,7 +92,7 @@ count_words(const scale &s, const Counters &to, const words &held, T type)
     unpack(held, x, type);
 #pragma unroll
     for (int lane = 0; lane < kPackSize<T>; lane++) {
-        to.add(s.bin(x[lane]));
+        to.add(s.place(x[lane]));
     }
 }
 
@@ -126,10 +127,10 @@ count(const operands<T> &p, const Counters &to)
     if (blockIdx.x == 0) {
         int64_t tail = p.head + packs * kSize + threadIdx.x;
         if (threadIdx.x < p.head) {
-            to.add(s.bin(to_f32(p.x[threadIdx.x])));
+            to.add(s.place(to_f32(p.x[threadIdx.x])));
         }
         if (tail < p.n) {
-            to.add(s.bin(to_f32(p.x[tail])));
+            to.add(s.place(to_f32(p.x[tail])));
         }
     }
 }
@@ -140,20 +141,21 @@ template <typename T>
 __global__ void
 __launch_bounds__(kBlock) shared(operands<T> p)
 {
-    __shared__ unsigned counters[kCounters];
-    for (int i = threadIdx.x; i < p.bins * p.copies; i += kBlock) {
+    __shared__ unsigned counters[kCounters + kMostCopies]; // with those of NaN
+    int copies = 1 << p.shift;
+    for (int i = threadIdx.x; i < p.bins * copies; i += kBlock) {
         counters[i] = 0;
     }
     __syncthreads();
 
-    count(p, in_block{counters, p.copies, static_cast<int>(threadIdx.x) & (p.copies - 1)});
+    count(p, in_block{counters + (threadIdx.x & (copies - 1)), p.shift});
     __syncthreads();
 
     for (int bin = threadIdx.x; bin < p.bins; bin += kBlock) {
         unsigned long long sum = 0;
-        for (int copy = 0; copy < p.copies; copy++) {
+        for (int copy = 0; copy < copies; copy++) {
             // From a copy of the thread's own on, so that a warp's reads are of different banks.
-            sum += counters[bin * p.copies + ((copy + threadIdx.x) & (p.copies - 1))];
+            sum += counters[(bin << p.shift) + ((copy + threadIdx.x) & (copies - 1))];
         }
         if (sum != 0) {
             atomicAdd(p.hist + bin, sum);
@@ -165,7 +167,7 @@ template <typename T>
 __global__ void
 __launch_bounds__(kBlock) global(operands<T> p)
 {
-    count(p, in_hist{p.hist});
+    count(p, in_hist{p.hist, p.bins});
 }
 
 template <typename T>
@@ -183,9 +185,8 @@ launch(
     p.head = head_of(x, n);
     p.n = n;
     p.bins = static_cast<int>(bins);
-    p.copies = 1;
-    while (p.copies < kMostCopies && p.copies * 2 * bins <= kCounters) {
-        p.copies *= 2;
+    while (1 << p.shift < kMostCopies && (bins << (p.shift + 1)) <= kCounters) {
+        p.shift++;
     }
     p.lo = {static_cast<const float *>(lo->data), static_cast<float>(lo->host.real)};
     p.hi = {static_cast<const float *>(hi->data), static_cast<float>(hi->host.real)};
