@@ -16,7 +16,10 @@ import torch
 
 DEVICE = "cuda"  # or "cpu", by `--device`; of every tensor of a case
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-ROTATED = 192 * MIB  # bytes of all sets of a case, at least: three times the L2
+ROTATED = {
+    "cuda": 192 * MIB,
+    "cpu": 64 * MIB,
+}  # bytes of all sets of a case, at least: past the caches
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 SIZES = (4 * KIB, MIB, 64 * MIB, GIB)  # bytes of a tensor: elementwise, bias, reductions
 SUFFIX = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -70,7 +73,7 @@ class Sets:
 
 
 def sets_of(bytes_each: int) -> int:
-    return max(1, min(64, -(-ROTATED // max(bytes_each, 1))))
+    return max(1, min(64, -(-ROTATED[DEVICE] // max(bytes_each, 1))))
 
 
 def random(shape: Sequence[int] | int, dtype: torch.dtype) -> torch.Tensor:

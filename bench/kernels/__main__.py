@@ -35,7 +35,8 @@ TURNS = {"cuda": 21, "cpu": 7}
 TURN = {"cuda": 1e-3, "cpu": 2e-3}  # seconds that one lasts, about
 RATE = {"cuda": 4e12, "cpu": 5e9}  # bytes a second, to guess how long a launch takes
 FLOPS = {"cuda": 4e14, "cpu": 5e10}
-MOST = {"cuda": math.inf, "cpu": 1.0}  # seconds that a launch may take, by that guess
+FEWEST = {"cuda": 2, "cpu": 1}  # launches a turn
+MOST = {"cuda": math.inf, "cpu": 0.1}  # seconds that a launch may take, by that guess
 
 
 def in_graph(run: Callable[[int], Any], sets: int, launches: int) -> Callable[[], float]:
@@ -154,7 +155,9 @@ def guess(case: Case) -> float:
 
 def run(case: Case) -> dict[str, list[float]]:
     runs = case.make()
-    times = measure(runs, max(2, min(200, int(TURN[kernels.DEVICE] / guess(case)))))
+    times = measure(
+        runs, max(FEWEST[kernels.DEVICE], min(200, int(TURN[kernels.DEVICE] / guess(case))))
+    )
     del runs
     return times
 
