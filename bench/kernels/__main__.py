@@ -102,7 +102,8 @@ def described() -> dict[str, Any]:
         return about | {"date": datetime.date.today().isoformat()}
     command = [sys.executable, str(ROOT / "tools" / "gpu_report.py"), "describe"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return about | json.loads(done.stdout)
+    about.update(json.loads(done.stdout))
+    return about
 
 
 def result(family: str, case: Case, times: dict[str, list[float]], copy: float) -> dict[str, Any]:
