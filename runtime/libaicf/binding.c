@@ -73,37 +73,56 @@ binding_list(binding *b, int list, int index, int before)
     return agree;
 }
 
-/* A list's tensors one by one, each among those of the lists before it at the same index. */
-static match
-bind_list(binding *b, int param, int *at)
+/* Past the lists of one length that stand together from `param` on, or past `param` alone. */
+static int
+group_end(const aicf_op *op, int param)
 {
-    int list = b->scope.call->op->params_of[param].list;
-    int count = param_count(b->scope.call, param);
-    match all = MATCH_YES;
-
-    for (int j = 0; j < count; j++) {
-        binding_list(b, list, j, param);
-        match one = match_bind(b, param, tensor_at(b, param, j));
-        if (one == MATCH_NO) {
-            *at = j;
-            return one;
-        }
-        all = one == MATCH_LATER ? one : all;
+    int list = op->has_lists ? op->params_of[param].list : -1;
+    int end = param + 1;
+    while (list >= 0 && end < op->inputs && op->params_of[end].list == list) {
+        end++;
     }
-    binding_forget(b);
-    return all;
+    return end;
 }
 
+/* The lists [*param, end), index by index, each tensor among those of the lists before it. What
+   does not fit is the first such list's first: of it *param and *at are then the place. */
 static match
-bind_param(binding *b, int param, int *at)
+bind_lists(binding *b, int *param, int end, int *at)
+{
+    int first = *param, fitting = end;
+    int list = b->scope.call->op->params_of[first].list;
+    int count = param_count(b->scope.call, first);
+    uint64_t later = 0;
+
+    for (int j = 0; j < count; j++) {
+        binding_list(b, list, j, first);
+        for (int p = first; p < fitting; p++) {
+            match one = match_bind(b, p, tensor_at(b, p, j));
+            if (one == MATCH_NO) {
+                fitting = *param = p;
+                *at = j;
+            } else if (one == MATCH_LATER) {
+                later |= UINT64_C(1) << (p & 63);
+            }
+        }
+    }
+    b->whole &= ~later;
+    binding_forget(b);
+    return fitting < end ? MATCH_NO : later ? MATCH_LATER : MATCH_YES;
+}
+
+/* Parameters [*param, end): lists that stand together, or one that is none. */
+static match
+bind_params(binding *b, int *param, int end, int *at)
 {
     const aicf_op *op = b->scope.call->op;
     *at = 0;
-    if (op->has_lists && op->params_of[param].list >= 0) {
-        return bind_list(b, param, at);
+    if (op->has_lists && op->params_of[*param].list >= 0) {
+        return bind_lists(b, param, end, at);
     }
-    const aicf_tensor *t = tensor_at(b, param, 0);
-    return t->absent ? MATCH_YES : match_bind(b, param, t);
+    const aicf_tensor *t = tensor_at(b, *param, 0);
+    return t->absent ? MATCH_YES : match_bind(b, *param, t);
 }
 
 static aicf_status
@@ -133,11 +152,12 @@ binding_arguments(binding *b)
     do {
         before = b->bound;
         later = false;
-        for (int p = 0; p < op->inputs; p++) {
-            int at;
-            match found = bind_param(b, p, &at);
+        for (int p = 0, end; p < op->inputs; p = end) {
+            int param = p, at;
+            end = group_end(op, p);
+            match found = bind_params(b, &param, end, &at);
             if (found == MATCH_NO) {
-                return aicf_unsupported(AICF_CHECK_SHAPE, p, at);
+                return aicf_unsupported(AICF_CHECK_SHAPE, param, at);
             }
             later |= found == MATCH_LATER;
         }
@@ -190,9 +210,12 @@ binding_check(binding *b, int params)
     for (int p = 0; p < params && !status.kind; p++) {
         bool list = op->has_lists && op->params_of[p].list >= 0;
         bool whole = p < 64 && b->whole >> p & 1;
+        if (whole) {
+            continue;
+        }
         if (list) {
             status = check_list(b, p);
-        } else if (!whole && !tensor_at(b, p, 0)->absent) {
+        } else if (!tensor_at(b, p, 0)->absent) {
             status = match_check(b, p, tensor_at(b, p, 0));
         }
     }
