@@ -112,7 +112,6 @@ def copied(t: Maker) -> list[Sample]:
         sample(t.turned(3, 4)),
         sample(t.sliced(3, 4)),
         sample(t(2, 3, 4).permute(2, 0, 1)),
-        sample(t(3).expand(2, 3)),
         sample(t()),
     ]
 
@@ -192,8 +191,8 @@ def chosen(t: Maker) -> list[Sample]:
         sample(t.bools(5, 1), t(5, 7), t(7)),
         sample(t.bools(4), t(3, 1), t(2, 1, 4)),
         sample(t.bools(5, 7), t(5, 7)),
-        sample(t.bools(5, 7), b=t(5, 7)),
-        sample(t.bools(2, 3), a=t(3)),
+        sample(t.bools(5, 7), None, t(5, 7)),
+        sample(t.bools(2, 3), t(3)),
         sample(t.bools(4, 3).mT, t.turned(3, 4), t.sliced(3, 4)),
     ]
 
@@ -201,7 +200,7 @@ def chosen(t: Maker) -> list[Sample]:
 def chosen_large(t: Maker) -> list[Sample]:
     return [
         sample(t.bools(101, 103), t(101, 103), t(101, 103)),
-        sample(t.bools(101, 103), b=t(101, 103)),
+        sample(t.bools(101, 103), None, t(101, 103)),
         sample(t.bools(40, 1), t(40, 264)[:, :257], t(257)),
     ]
 
