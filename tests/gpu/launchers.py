@@ -250,7 +250,7 @@ class Launchers:
         import torch
 
         left, n, right = lnr(gy, axis)
-        size = 4 * n * min(-(-left * right // 512), 1024)
+        size = 4 * n * min(-(-left * right // 64), 1024, 524288 // max(n, 1))
         workspace = torch.empty(size, dtype=torch.uint8, device=gy.device)
         self.call(
             f"bias_add_bwd_two_stage_{suffix(gy.dtype)}", gy, gb, left, n, right, axis, workspace
@@ -262,7 +262,8 @@ class Launchers:
         folded = Ints(len(axes))
         for i, axis in enumerate(axes):
             folded.values[i] = axis % x.dim()
-        size = 4 * out.numel() * min(-(-x.numel() // (512 * max(out.numel(), 1))), 1024)
+        outs = max(out.numel(), 1)
+        size = 4 * out.numel() * min(-(-x.numel() // (64 * outs)), 1024, 524288 // outs)
         workspace = torch.empty(size, dtype=torch.uint8, device=x.device)
         name = f"sum_two_stage_{suffix(x.dtype)}"
         self.call(name, own(x), out, x.numel(), folded, False, workspace)

@@ -38,6 +38,8 @@ SHAPES: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = [
     ((2, 40_009), [(0,), (1,), (0, 1)]),  # few long ones, cut into parts
     ((40_009, 2), [(0,), (1,), (0, 1)]),
     ((700, 264), [(0,), (1,)]),  # columns in several blocks and splits
+    ((1500, 523), [(0,)]),  # rows at every address, columns in several blocks and splits
+    ((2, 300), [(0,)]), ((17, 301), [(0,)]),  # the same, few of them
 ]  # fmt: skip
 LAYOUTS = ("dense", "odd", "reversed", "stepped", "broadcast")
 

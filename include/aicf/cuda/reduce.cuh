@@ -6,7 +6,8 @@
 //   rows: threads side by side along the reduced elements; a power of two up to a warp, or a block,
 //     makes one value. short_rows: the same for rows of at most a warp's units, several at once
 //   columns: threads side by side along the kept elements, each taking every so-many-th reduced
-//     one; taken where a kept dim lies closer than any reduced one
+//     one; taken where a kept dim lies closer than any reduced one. shifted: the same for a matrix
+//     whose rows start at any address
 // Where outs are too few to fill the machine, each is cut into `splits`, whose values go to the
 // workspace, and `combine` makes the outs of those: a second launch, so only where it pays. Bound
 // by the bytes of x.
@@ -15,88 +16,27 @@
 #ifndef AICF_CUDA_REDUCE_CUH
 #define AICF_CUDA_REDUCE_CUH
 
-#include <aicf/cuda/reduce_kernels.cuh>
+#include <aicf/cuda/reduce_columns.cuh>
 
 namespace aicf::reduce {
 
-// A split has at least this many elements, so that the workspace stays below a hundredth of x. The
-// rows' workspace expressions say the same two numbers.
-constexpr int64_t kLeastSplit = 512;
+// A split has at least so many elements, and splits make at most so many values together: so the
+// workspace stays small beside x. The rows' workspace expressions say the same numbers.
+constexpr int64_t kLeastSplit = 64;
 constexpr int64_t kMostSplits = 1024;
+constexpr int64_t kMostPartials = 524288;
 
 // Threads that fill the largest machines: 1024 on each of 132 multiprocessors. Said here and not
 // asked for, so that the bits are those of the shape alone.
 constexpr int64_t kFill = 132 * 1024;
-// Blocks, where there are splits: two waves of 256 threads.
-constexpr int64_t kSplitBlocks = 1056;
-
-// ---- problem ------------------------------------------------------------------------------------
-
-// `kept` in the order of the out, which is dense; `reduced` by stride, the smallest innermost, or,
-// where places count, in the order of x.
-struct problem {
-    dims kept, reduced;
-    int64_t outs, length; // products of the sizes
-};
-
-inline void
-dims_append(dims *d, int64_t size, int64_t stride)
-{
-    if (size == 1) {
-        return;
-    }
-    int last = d->rank - 1;
-    if (last >= 0 && stride == d->strides[last] * d->sizes[last]) {
-        d->sizes[last] *= size;
-        return;
-    }
-    d->sizes[d->rank] = size;
-    d->strides[d->rank] = stride;
-    d->rank++;
-}
-
-inline int64_t
-magnitude(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
-// Merges the dims of `x` whose bit in `axes` is `reduced`, sorted by stride first where asked.
-inline dims
-dims_of(const aicf_view &x, uint32_t axes, bool reduced, bool sorted)
-{
-    int order[AICF_MAX_RANK], count = 0;
-    for (int dim = static_cast<int>(x.rank) - 1; dim >= 0; dim--) {
-        if ((axes >> dim & 1) != static_cast<uint32_t>(reduced)) {
-            continue;
-        }
-        int at = count++;
-        while (sorted && at > 0 &&
-               magnitude(x.strides[order[at - 1]]) > magnitude(x.strides[dim])) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = dim;
-    }
-    dims d = {};
-    for (int i = 0; i < count; i++) {
-        dims_append(&d, x.sizes[order[i]], x.strides[order[i]]);
-    }
-    return d;
-}
-
-// `axes`: a bit for each reduced dim of x.
-inline problem
-problem_of(const aicf_view &x, uint32_t axes, bool ordered)
-{
-    problem p = {dims_of(x, axes, false, false), dims_of(x, axes, true, !ordered), 1, 1};
-    for (int64_t dim = 0; dim < x.rank; dim++) {
-        (axes >> dim & 1 ? p.length : p.outs) *= x.sizes[dim];
-    }
-    return p;
-}
+// Blocks of 256 threads, where there are splits: one wave; two where each is long enough for the
+// second to even out what the first left.
+constexpr int64_t kWave = kFill / 256;
+constexpr int64_t kLongSplit = 1 << 20; // bytes
 
 // ---- plans --------------------------------------------------------------------------------------
+
+using shifted_kernel = void(shifted_operands);
 
 // The kernels of an op, for one dtype. What plans their launches knows that by the size of an
 // element and of a value alone, and so is compiled once for all.
@@ -104,6 +44,7 @@ struct kernels {
     int item, value;            // bytes
     int pack;                   // elements that are read at once
     int threads;                // of a block, at most
+    int rows_at_once;           // of the short ones
     bool ordered;               // places count
     void (*rows)(row_operands); // element by element, or peeled
     void (*row_packs)(row_operands);
@@ -111,6 +52,7 @@ struct kernels {
     void (*short_row_packs)(row_operands);
     void (*columns)(column_operands);
     void (*column_packs)(column_operands);
+    shifted_kernel *shifted; // NULL of integers
     void (*combine)(partial_operands);
 };
 
@@ -162,12 +104,17 @@ packs(const void *x, const dims &inner, const dims &other, int size)
     return whole;
 }
 
-// The most splits that the workspace has room for.
+// The splits to aim at where there are `blocks` that are cut, of `bytes` in all: as many as fill
+// the machine, and as the workspace has room for.
 inline int64_t
-most_splits(const problem &p)
+splits_for(const problem &p, int64_t blocks, int64_t bytes)
 {
-    int64_t most = ceil_div(p.length, kLeastSplit);
-    return most < kMostSplits ? most : kMostSplits;
+    int64_t wave = bytes / kWave > kLongSplit ? 2 * kWave : kWave;
+    int64_t want = ceil_div(wave, blocks), room = kMostPartials / p.outs;
+    want = want < room ? want : room;
+    want = want < kMostSplits ? want : kMostSplits;
+    want = want < p.length / kLeastSplit ? want : p.length / kLeastSplit;
+    return want < 1 ? 1 : want;
 }
 
 // A multiple of `grain` units a split; fewer splits if that leaves some empty.
@@ -178,17 +125,18 @@ cut_of(int64_t units, int64_t splits, int64_t grain)
     return {units == 0 ? 1 : ceil_div(units, share), share};
 }
 
-// Whether `blocks` of `threads` without splits, each with `units` reads of `bytes`, take longer
-// than the same in splits and a second launch. Nanoseconds: a thread has kUnroll reads on their way
-// in some 1300, the machine reads 4000 bytes in one, a launch is 2200.
-inline bool
-splits_pay(int64_t blocks, int threads, int64_t units, int bytes)
+// Nanoseconds, about, of `blocks` blocks of `threads` with `units` reads of `bytes` each: a thread
+// has kUnroll reads on their way in some 1300, the machine reads 4000 bytes in one.
+inline double
+time_of(int64_t blocks, int threads, int64_t units, int bytes)
 {
-    double all = static_cast<double>(blocks) * static_cast<double>(units) * bytes;
-    double alone = static_cast<double>(units) / (threads * kUnroll) * 1300;
-    double whole = all / 3800;
-    return (alone > whole ? alone : whole) > all / 4000 + 2200;
+    double whole = static_cast<double>(blocks) * static_cast<double>(units) * bytes / 4000;
+    double block = static_cast<double>(ceil_div(units, int64_t{threads} * kUnroll)) * 1300;
+    return block > whole ? block : whole;
 }
+
+// What a second launch adds to that.
+constexpr double kSecondLaunch = 1300;
 
 // ---- launches -----------------------------------------------------------------------------------
 
@@ -238,12 +186,18 @@ launch_columns(const job &j, int size, int64_t *splits)
         threads /= 2;
     }
     c.split = {1, p.length};
-    if (most_splits(p) > 1 && splits_pay(c.column_blocks, threads, p.length * c.width, bytes)) {
+    double alone = time_of(c.column_blocks, threads, p.length * c.width, bytes);
+
+    // With splits: blocks as wide as they can be.
+    int width = power_from(c.units, kWarp);
+    int64_t blocks = ceil_div(c.units, width), all = p.outs * p.length * j.k.item;
+    cut split = cut_of(p.length, splits_for(p, blocks, all), 256 / width * loads);
+    double both = time_of(blocks * split.splits, 256, split.share * width, bytes) + kSecondLaunch;
+    if (split.splits > 1 && both < alone) {
         threads = 256;
-        c.width = power_from(c.units, kWarp);
-        c.column_blocks = ceil_div(c.units, c.width);
-        int64_t want = ceil_div(kSplitBlocks, c.column_blocks), most = most_splits(p);
-        c.split = cut_of(p.length, want < most ? want : most, threads / c.width * loads);
+        c.width = width;
+        c.column_blocks = blocks;
+        c.split = split;
     }
     if (c.split.splits == 1) {
         c.to.partial = nullptr;
@@ -252,10 +206,40 @@ launch_columns(const job &j, int size, int64_t *splits)
     if (c.column_blocks > kMostBlocks / c.split.splits) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(
+    return aicf::launch_waiting(
         size == 1 ? j.k.columns : j.k.column_packs,
-        static_cast<unsigned>(c.column_blocks * c.split.splits), threads,
+        static_cast<unsigned>(c.column_blocks * c.split.splits), static_cast<unsigned>(threads),
         static_cast<size_t>(columns_room(threads, c.width, size, j.k.value)), j.stream, c);
+}
+
+// Whether x is a matrix without gaps, reduced along its columns, of which at least a pack is in
+// each row.
+inline bool
+is_shifted(const job &j)
+{
+    const problem &p = j.p;
+    return j.k.shifted && p.kept.rank == 1 && p.kept.strides[0] == 1 && p.reduced.rank == 1 &&
+           p.reduced.strides[0] == p.outs && p.outs >= kWarp * j.k.pack;
+}
+
+inline aicf_status
+launch_shifted(const job &j, int64_t *splits)
+{
+    const problem &p = j.p;
+    shifted_operands s = {j.x, j.to, {}, p.outs, p.length, 0};
+    s.column_blocks = ceil_div(p.outs, (kWarp - 1) * j.k.pack);
+    int64_t want = splits_for(p, s.column_blocks, p.outs * p.length * j.k.item);
+    s.split = cut_of(p.length, want, kShiftedBlock / kWarp * kUnroll);
+    if (s.split.splits == 1) {
+        s.to.partial = nullptr;
+    }
+    *splits = s.split.splits;
+    if (s.column_blocks > kMostBlocks / s.split.splits) {
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    return aicf::launch_waiting(
+        j.k.shifted, static_cast<unsigned>(s.column_blocks * s.split.splits), kShiftedBlock, 0,
+        j.stream, s);
 }
 
 // Threads for a row of `loads` reads, of `outs` such rows. Long rows have a block, so large that
@@ -287,7 +271,7 @@ launch_rows(const job &j, int size, int64_t *splits)
     if (r.units <= kWarp) {
         r.team = power_from(r.units, kWarp);
         r.to.partial = nullptr;
-        int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * kUnroll);
+        int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * j.k.rows_at_once);
         return blocks > kMostBlocks ? status_of(cudaErrorInvalidConfiguration)
                                     : aicf::launch(
                                           size == 1 ? j.k.short_rows : j.k.short_row_packs,
@@ -298,13 +282,17 @@ launch_rows(const job &j, int size, int64_t *splits)
     int pack = r.peel ? j.k.pack : 1;
     int64_t loads = ceil_div(r.units, pack);
     r.team = team_of(loads, p.outs, j.k.threads);
-    int64_t most = most_splits(p);
-    if (most > 1 && r.team > kWarp && splits_pay(p.outs, r.team, loads, size * pack * j.k.item)) {
-        r.team = 256;
-        int64_t want = ceil_div(kSplitBlocks, p.outs);
-        r.split = cut_of(r.units, want < most ? want : most, int64_t{r.team} * kUnroll * pack);
-        r.work = p.outs * r.split.splits;
-        *splits = r.split.splits;
+    if (r.team > kWarp) {
+        int bytes = size * pack * j.k.item;
+        int64_t want = splits_for(p, p.outs, p.outs * p.length * j.k.item);
+        cut split = cut_of(r.units, want, int64_t{256} * kUnroll * pack);
+        double both = time_of(p.outs * split.splits, 256, split.share / pack, bytes);
+        if (split.splits > 1 && both + kSecondLaunch < time_of(p.outs, r.team, loads, bytes)) {
+            r.team = 256;
+            r.split = split;
+            r.work = p.outs * split.splits;
+            *splits = split.splits;
+        }
     }
     if (r.split.splits == 1) {
         r.to.partial = nullptr;
@@ -314,12 +302,12 @@ launch_rows(const job &j, int size, int64_t *splits)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(
-        size == 1 ? j.k.rows : j.k.row_packs, static_cast<unsigned>(blocks), threads, 0, j.stream,
-        r);
+    return aicf::launch_waiting(
+        size == 1 ? j.k.rows : j.k.row_packs, static_cast<unsigned>(blocks),
+        static_cast<unsigned>(threads), 0, j.stream, r);
 }
 
-// Reduces over the dims of `axes`, a bit each. `workspace` holds outs * most_splits values.
+// Reduces over the dims of `axes`, a bit each. `workspace` holds the values of all splits.
 inline aicf_status
 launch(
     const kernels &k, const aicf_view &x, uint32_t axes, void *out, const beside &beside,
@@ -339,7 +327,9 @@ launch(
                       magnitude(p.kept.strides[0]) < magnitude(p.reduced.strides[0]);
     aicf_status status;
     if (along_kept) {
-        status = launch_columns(j, packs(x.data, p.kept, p.reduced, k.pack) ? k.pack : 1, &splits);
+        bool wide = packs(x.data, p.kept, p.reduced, k.pack);
+        status = !wide && is_shifted(j) ? launch_shifted(j, &splits)
+                                        : launch_columns(j, wide ? k.pack : 1, &splits);
     } else {
         status = launch_rows(j, packs(x.data, p.reduced, p.kept, k.pack) ? k.pack : 1, &splits);
     }
@@ -370,6 +360,20 @@ launch(
         reduce::columns_body<Op<T>, kSize>(p);                        \
     }                                                                 \
     template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kShiftedBlock)          \
+        shifted(const __grid_constant__ reduce::shifted_operands p)   \
+    {                                                                 \
+        reduce::shifted_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::shifted_kernel *shifted_of()        \
+    {                                                                 \
+        if constexpr (reduce::kIsFloat<T>) {                          \
+            return shifted<T>;                                        \
+        } else {                                                      \
+            return nullptr;                                           \
+        }                                                             \
+    }                                                                 \
+    template <typename T>                                             \
     __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
         combine(const __grid_constant__ reduce::partial_operands p)   \
     {                                                                 \
@@ -383,6 +387,7 @@ launch(
             sizeof(typename Op<T>::value),                            \
             kSize,                                                    \
             reduce::kMostThreads<Op<T>>,                              \
+            reduce::kShortRows<Op<T>>,                                \
             Op<T>::kOrdered,                                          \
             rows<T, 1>,                                               \
             rows<T, kSize>,                                           \
@@ -390,6 +395,7 @@ launch(
             short_rows<T, kSize>,                                     \
             columns<T, 1>,                                            \
             columns<T, kSize>,                                        \
+            shifted_of<T>(),                                          \
             combine<T>};                                              \
     }
 

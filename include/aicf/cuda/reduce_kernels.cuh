@@ -1,4 +1,5 @@
-// The device's part of aicf/cuda/reduce.cuh, which says what there is and when.
+// The device's part of aicf/cuda/reduce.cuh, which says what there is and when: what kernels share,
+// and rows.
 #ifndef AICF_CUDA_REDUCE_KERNELS_CUH
 #define AICF_CUDA_REDUCE_KERNELS_CUH
 
@@ -9,6 +10,9 @@
 namespace aicf::reduce {
 
 constexpr int kUnroll = 4; // independent loads of a thread before the first use
+
+// Short rows that a thread has a part of.
+template <typename Op> constexpr int kShortRows = sizeof(typename Op::value) > 8 ? 4 : 8;
 
 // Threads of a block: at most so many that a thread has the registers for its values.
 template <typename Op> constexpr int kMostThreads = sizeof(typename Op::value) > 8 ? 512 : 1024;
@@ -68,6 +72,27 @@ template <typename T> struct unit<T, 1> {
     }
 };
 
+template <typename Op> struct combiner {
+    using value = typename Op::value;
+
+    __device__ value operator()(const value &a, const value &b) const
+    {
+        return Op::combine(a, b);
+    }
+};
+
+// a and b, whose elements stand behind a's.
+template <typename Op>
+__device__ inline typename Op::value
+then(const typename Op::value &a, const typename Op::value &b)
+{
+    if constexpr (Op::kOrdered) {
+        return Op::then(a, b);
+    } else {
+        return Op::combine(a, b);
+    }
+}
+
 // The value of a unit whose first element stands at `place`.
 template <typename Op, int kSize>
 __device__ inline typename Op::value
@@ -79,24 +104,43 @@ value_of(
     typename Op::value v = Op::of(x[0], 0, context);
 #pragma unroll
     for (int lane = 1; lane < kSize; lane++) {
-        typename Op::value next = Op::of(x[lane], lane, context);
-        if constexpr (Op::kOrdered) {
-            v = Op::then(v, next);
-        } else {
-            v = Op::combine(v, next);
-        }
+        v = then<Op>(v, Op::of(x[lane], lane, context));
     }
     return Op::moved(v, place);
 }
 
-template <typename Op> struct combiner {
-    using value = typename Op::value;
-
-    __device__ value operator()(const value &a, const value &b) const
-    {
-        return Op::combine(a, b);
+// Calls add(u, i, unit i) for i from `begin` on, every `step`-th below `end`, with kLoads loads
+// ahead of the first use: u counts them.
+template <typename T, int kSize, int kLoads, typename Offsets, typename Add>
+__device__ inline void
+for_units(const T *x, Offsets offsets, int64_t begin, int64_t end, int step, Add add)
+{
+    int64_t i = begin;
+    unit<T, kSize> held[kLoads];
+    for (; i + (kLoads - 1) * step < end; i += int64_t{kLoads} * step) {
+#pragma unroll
+        for (int u = 0; u < kLoads; u++) {
+            held[u].load(x + offsets(i + u * step));
+        }
+#pragma unroll
+        for (int u = 0; u < kLoads; u++) {
+            add(u, i + u * step, held[u]);
+        }
     }
-};
+    // One round more, of those that are left.
+#pragma unroll
+    for (int u = 0; u < kLoads - 1; u++) {
+        if (i + u * step < end) {
+            held[u].load(x + offsets(i + u * step));
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kLoads - 1; u++) {
+        if (i + u * step < end) {
+            add(u, i + u * step, held[u]);
+        }
+    }
+}
 
 // ---- rows ---------------------------------------------------------------------------------------
 
@@ -119,25 +163,22 @@ units_value(
     const typename Op::element *row, Offsets offsets, int64_t begin, int64_t end, int rank,
     int team, int64_t place, const typename Op::context &context)
 {
+    using T = typename Op::element;
+    constexpr int kLoads = Offsets::kCheap ? kUnroll : 1;
     typename Op::value v[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) {
         v[u] = Op::identity();
     }
-    for (int64_t i = begin + rank; i < end; i += int64_t{kUnroll} * team) {
-        unit<typename Op::element, kSize> held[kUnroll];
+    for_units<T, kSize, kLoads>(
+        row, offsets, begin + rank, end, team, [&](int u, int64_t i, const unit<T, kSize> &held) {
+            v[u] = then<Op>(v[u], value_of<Op, kSize>(held, place + i * kSize, context));
+        });
+    if constexpr (Op::kOrdered) {
 #pragma unroll
-        for (int u = 0; u < kUnroll; u++) {
-            if (i + u * team < end) {
-                held[u].load(row + offsets(i + u * team));
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < kUnroll; u++) {
-            if (i + u * team < end) {
-                int64_t at = place + (i + u * team) * kSize;
-                v[u] = Op::combine(v[u], value_of<Op, kSize>(held[u], at, context));
-            }
+        for (int u = 0; u < kLoads; u++) {
+            int64_t first = begin + rank + u * team;
+            v[u] = first < end ? Op::settled(v[u], place + first * kSize) : v[u];
         }
     }
     return Op::combine(Op::combine(v[0], v[1]), Op::combine(v[2], v[3]));
@@ -185,9 +226,7 @@ rows_body(const row_operands &p)
 {
     using T = typename Op::element;
     __shared__ typename Op::value room[kWarp];
-    if (p.to.partial) {
-        ptx::let_next_launch_begin();
-    }
+    ptx::let_next_launch_begin();
     int threads = static_cast<int>(blockDim.x), teams = threads / p.team;
     int64_t job = blockIdx.x * int64_t{teams} + static_cast<int>(threadIdx.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
@@ -196,6 +235,7 @@ rows_body(const row_operands &p)
     int64_t o = mine ? job / p.split.splits : 0;
 
     const T *row = static_cast<const T *>(p.x) + offset_of(p.kept, o);
+    ptx::wait_for_launch_before();
     typename Op::context context = Op::context_of(p.to.beside, o);
     int64_t begin = split * p.split.share;
     int64_t end = begin + p.split.share < p.units ? begin + p.split.share : p.units;
@@ -222,33 +262,36 @@ rows_body(const row_operands &p)
     }
 }
 
-// Rows of no more units than a team has threads: a thread has one unit of each of kUnroll rows, so
+// Rows of no more units than a team has threads: a thread has one unit of each of kShortRows, so
 // that as many loads are on their way as in a long one.
 template <typename Op, int kSize>
 __device__ inline void
 short_rows_body(const row_operands &p)
 {
     using T = typename Op::element;
+    constexpr int kRows = kShortRows<Op>;
+    ptx::let_next_launch_begin();
     int teams = static_cast<int>(blockDim.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
-    int64_t first = blockIdx.x * int64_t{teams} * kUnroll + static_cast<int>(threadIdx.x) / p.team;
+    int64_t first = blockIdx.x * int64_t{teams} * kRows + static_cast<int>(threadIdx.x) / p.team;
     const T *x = static_cast<const T *>(p.x);
     bool there = rank < p.units;
     if (there) {
         x += offset_of(p.reduced, rank);
     }
 
-    unit<T, kSize> held[kUnroll];
+    ptx::wait_for_launch_before();
+    unit<T, kSize> held[kRows];
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
+    for (int u = 0; u < kRows; u++) {
         int64_t o = first + u * teams;
         if (there && o < p.work) {
             held[u].load(x + offset_of(p.kept, o));
         }
     }
-    typename Op::value v[kUnroll];
+    typename Op::value v[kRows];
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
+    for (int u = 0; u < kRows; u++) {
         int64_t o = first + u * teams;
         v[u] = Op::identity();
         if (there && o < p.work) {
@@ -258,171 +301,12 @@ short_rows_body(const row_operands &p)
         v[u] = warp_reduce(v[u], p.team, combiner<Op>{});
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
+    for (int u = 0; u < kRows; u++) {
         int64_t o = first + u * teams;
         if (rank == 0 && o < p.work) {
             p.to.store<Op>(0, o, v[u]);
         }
     }
-}
-
-// ---- columns ------------------------------------------------------------------------------------
-
-struct column_operands {
-    const void *x;
-    destination to;
-    walk kept, reduced; // kept in units
-    cut split;
-    int64_t units;  // of a line of outs
-    int64_t length; // reduced elements
-    int64_t column_blocks;
-    int width; // threads along the kept units, a power of two up to a warp; the rest take turns
-};
-
-// Bytes of shared memory of a block whose threads end with `size` values of `bytes` each.
-constexpr int
-columns_room(int threads, int width, int size, int bytes)
-{
-    return threads / kWarp * size * (width + 1) * bytes;
-}
-
-// Ends a block of columns: the rows of a warp by shuffles, the warps' through shared memory. Unit
-// `base + column` ends with the outs kSize * that and on.
-template <typename Op, int kSize>
-__device__ inline void
-columns_end(
-    typename Op::value (&v)[kSize], int width, int64_t base, int64_t units, int64_t split,
-    const destination &to)
-{
-    using value = typename Op::value;
-    extern __shared__ uint4 columns_shared[];
-    value *room = reinterpret_cast<value *>(columns_shared);
-    int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-    int warps = static_cast<int>(blockDim.x) / kWarp;
-    int pitch = width + 1; // neighbouring outs of a column then lie in different banks
-
-    for (int distance = kWarp / 2; distance >= width; distance /= 2) {
-#pragma unroll
-        for (value &one : v) {
-            one = Op::combine(one, shuffle_xor(one, distance));
-        }
-    }
-    if (lane < width) {
-#pragma unroll
-        for (int k = 0; k < kSize; k++) {
-            room[(warp * kSize + k) * pitch + lane] = v[k];
-        }
-    }
-    __syncthreads();
-
-    for (int out = static_cast<int>(threadIdx.x); out < width * kSize;
-         out += static_cast<int>(blockDim.x)) {
-        int column = out / kSize, k = out % kSize;
-        value all = room[k * pitch + column];
-        for (int w = 1; w < warps; w++) {
-            all = Op::combine(all, room[(w * kSize + k) * pitch + column]);
-        }
-        if (base + column < units) {
-            to.store<Op>(split, base * kSize + out, all);
-        }
-    }
-}
-
-template <typename Op, int kSize>
-__device__ inline void
-columns_body(const column_operands &p)
-{
-    using T = typename Op::element;
-    constexpr int kLoads = kSize == 1 ? 2 * kUnroll : kUnroll; // small ones: more of them
-    if (p.to.partial) {
-        ptx::let_next_launch_begin();
-    }
-    int height = static_cast<int>(blockDim.x) / p.width;
-    int column = static_cast<int>(threadIdx.x) % p.width;
-    int row = static_cast<int>(threadIdx.x) / p.width;
-    int64_t base = blockIdx.x % p.column_blocks * p.width, mine = base + column;
-    int64_t split = blockIdx.x / p.column_blocks;
-    int64_t end = (split + 1) * p.split.share < p.length ? (split + 1) * p.split.share : p.length;
-
-    typename Op::value v[kSize];
-    typename Op::context context[kSize];
-#pragma unroll
-    for (int k = 0; k < kSize; k++) {
-        v[k] = Op::identity();
-    }
-    if (mine < p.units) {
-        const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, mine);
-#pragma unroll
-        for (int k = 0; k < kSize; k++) {
-            context[k] = Op::context_of(p.to.beside, mine * kSize + k);
-        }
-        with_offsets(p.reduced, [&](auto offsets) {
-            for (int64_t i = split * p.split.share + row; i < end; i += int64_t{kLoads} * height) {
-                unit<T, kSize> held[kLoads];
-#pragma unroll
-                for (int u = 0; u < kLoads; u++) {
-                    if (i + u * height < end) {
-                        held[u].load(x + offsets(i + u * height));
-                    }
-                }
-#pragma unroll
-                for (int u = 0; u < kLoads; u++) {
-                    if (i + u * height < end) {
-                        input_t<T> y[kSize];
-                        held[u].unpack(y);
-#pragma unroll
-                        for (int k = 0; k < kSize; k++) {
-                            v[k] = Op::combine(v[k], Op::of(y[k], i + u * height, context[k]));
-                        }
-                    }
-                }
-            }
-        });
-    }
-    columns_end<Op, kSize>(v, p.width, base, p.units, split, p.to);
-}
-
-// ---- the second stage ---------------------------------------------------------------------------
-
-struct partial_operands {
-    const void *partial; // values [splits, outs]
-    destination to;
-    int64_t splits;
-    int width; // as in columns
-};
-
-// Of no splits, the identity's result. Its blocks may start while the first stage runs.
-template <typename Op>
-__device__ inline void
-combine_body(const partial_operands &p)
-{
-    using value = typename Op::value;
-    int height = static_cast<int>(blockDim.x) / p.width;
-    int row = static_cast<int>(threadIdx.x) / p.width;
-    int64_t base = blockIdx.x * int64_t{p.width};
-    int64_t mine = base + static_cast<int>(threadIdx.x) % p.width;
-    const value *partial = static_cast<const value *>(p.partial) + mine;
-
-    ptx::wait_for_launch_before();
-
-    value v[1] = {Op::identity()};
-    if (mine < p.to.outs) {
-        for (int64_t i = row; i < p.splits; i += int64_t{kUnroll} * height) {
-            value held[kUnroll];
-#pragma unroll
-            for (int u = 0; u < kUnroll; u++) {
-                held[u] = Op::identity();
-                if (i + u * height < p.splits) {
-                    held[u] = partial[(i + u * height) * p.to.outs];
-                }
-            }
-#pragma unroll
-            for (int u = 0; u < kUnroll; u++) {
-                v[0] = Op::combine(v[0], held[u]);
-            }
-        }
-    }
-    columns_end<Op, 1>(v, p.width, base, p.to.outs, 0, p.to);
 }
 
 } // namespace aicf::reduce

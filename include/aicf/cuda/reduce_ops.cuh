@@ -6,7 +6,8 @@
 //   of       the value of an element, which stands at `place` among those of its out
 //   moved    a value whose places were counted from `by`
 //   finish   the result of `count` elements
-//   then     of an ordered op: `combine` of one element and one behind it
+//   then     of an ordered op: `combine` of values where one's elements are behind the other's
+//   settled  what `then` made of elements of which the first stands at `first`
 // `combine` is commutative and, up to rounding, associative, with `identity` as its neutral value.
 #ifndef AICF_CUDA_REDUCE_OPS_CUH
 #define AICF_CUDA_REDUCE_OPS_CUH
@@ -208,10 +209,17 @@ template <typename T> struct argmax_of : plain<placed<input_t<T>>> {
         return second ? b : a;
     }
 
-    // The same where b stands behind a, and a is an element: half the instructions.
+    // The same where b stands behind a: half the instructions. Of elements that are all the lowest,
+    // the identity stays: `settled` then says where the first one was.
     static __device__ value then(const value &a, const value &b)
     {
         return above(b.key, a.key) ? b : a;
+    }
+
+    static __device__ value settled(value v, int64_t first)
+    {
+        v.at = v.at == kAboveAll<int64_t> ? first : v.at;
+        return v;
     }
 
     static __device__ int64_t finish(value v, int64_t, const beside &, int64_t)

@@ -46,6 +46,7 @@ walk_of(const dims &d, int unit)
 
 // Offsets of units, one functor for each way to find them, so that loops hold one alone.
 struct straight {
+    static constexpr bool kCheap = true; // enough to have several loads on their way
     int64_t stride;
 
     __device__ int64_t operator()(int64_t i) const
@@ -55,6 +56,7 @@ struct straight {
 };
 
 struct narrow_walk {
+    static constexpr bool kCheap = true;
     const walk &w;
 
     __device__ int64_t operator()(int64_t i) const
@@ -71,6 +73,7 @@ struct narrow_walk {
 };
 
 struct wide_walk {
+    static constexpr bool kCheap = false;
     const walk &w;
 
     __device__ int64_t operator()(int64_t i) const
@@ -106,6 +109,72 @@ offset_of(const walk &w, int64_t i)
     int64_t offset;
     with_offsets(w, [&](auto offsets) { offset = offsets(i); });
     return offset;
+}
+
+// ---- problem ------------------------------------------------------------------------------------
+
+// `kept` in the order of the out, which is dense; `reduced` by stride, the smallest innermost, or,
+// where places count, in the order of x.
+struct problem {
+    dims kept, reduced;
+    int64_t outs, length; // products of the sizes
+};
+
+inline void
+dims_append(dims *d, int64_t size, int64_t stride)
+{
+    if (size == 1) {
+        return;
+    }
+    int last = d->rank - 1;
+    if (last >= 0 && stride == d->strides[last] * d->sizes[last]) {
+        d->sizes[last] *= size;
+        return;
+    }
+    d->sizes[d->rank] = size;
+    d->strides[d->rank] = stride;
+    d->rank++;
+}
+
+inline int64_t
+magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+// Merges the dims of `x` whose bit in `axes` is `reduced`, sorted by stride first where asked.
+inline dims
+dims_of(const aicf_view &x, uint32_t axes, bool reduced, bool sorted)
+{
+    int order[AICF_MAX_RANK], count = 0;
+    for (int dim = static_cast<int>(x.rank) - 1; dim >= 0; dim--) {
+        if ((axes >> dim & 1) != static_cast<uint32_t>(reduced)) {
+            continue;
+        }
+        int at = count++;
+        while (sorted && at > 0 &&
+               magnitude(x.strides[order[at - 1]]) > magnitude(x.strides[dim])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = dim;
+    }
+    dims d = {};
+    for (int i = 0; i < count; i++) {
+        dims_append(&d, x.sizes[order[i]], x.strides[order[i]]);
+    }
+    return d;
+}
+
+// `axes`: a bit for each reduced dim of x.
+inline problem
+problem_of(const aicf_view &x, uint32_t axes, bool ordered)
+{
+    problem p = {dims_of(x, axes, false, false), dims_of(x, axes, true, !ordered), 1, 1};
+    for (int64_t dim = 0; dim < x.rank; dim++) {
+        (axes >> dim & 1 ? p.length : p.outs) *= x.sizes[dim];
+    }
+    return p;
 }
 
 } // namespace aicf::reduce
