@@ -15,6 +15,8 @@
 namespace aicf::cross_entropy {
 
 constexpr int kBlock = 256;
+constexpr int kAhead = 8;  // packs of a thread on their way: 128 KiB of a multiprocessor that holds
+constexpr int kBlocks = 4; // so many blocks
 constexpr int kLanesPacks = 4;       // of a row, that a lane holds at most
 constexpr int kCombine = 512;        // threads of `combine`
 constexpr int64_t kMostParts = 8192; // said in the row's workspaces too
@@ -51,20 +53,20 @@ smooth(const operands<T> &p, float (&v)[2], int64_t i, float x, float shift)
     v[1] += w;
 }
 
-// Writes what there is of a line, adds its (loss, weight) to `sums`. `first` is its first logit.
+// Writes what there is of a line, adds its (loss, weight) to `sums`. `x` is the logit at its target
+// `t`, if that is a class.
 template <typename T>
 __device__ inline void
 finish(
-    const operands<T> &p, int64_t line, const T *first, const float (&total)[2],
+    const operands<T> &p, int64_t line, int64_t t, float x, const float (&total)[2],
     const float (&smoothed)[2], float shift, float (&sums)[2])
 {
-    int64_t t = p.rule.target_of(line);
     float log_sum = soft::log_sum(total[0], total[1]);
     float weight = p.rule.weight_of_target(t);
     float loss = weight; // 0 or NaN
 
     if (t != p.rule.ignore_index && p.rule.is_class(t)) {
-        loss = weight * ((total[0] - to_f32(first[t * p.R])) + log_sum);
+        loss = weight * ((total[0] - x) + log_sum);
         if (p.rule.smoothing > 0) {
             float all = smoothed[1] * ((total[0] - shift) + log_sum) - smoothed[0];
             float share = p.rule.smoothing / static_cast<float>(p.rule.C);
@@ -81,6 +83,14 @@ finish(
     sums[1] += weight;
 }
 
+// The logit of a line at its target, of which `first` is its first one.
+template <typename T>
+__device__ inline float
+logit_at(const operands<T> &p, const T *first, int64_t t)
+{
+    return p.rule.is_class(t) ? to_f32(first[t * p.R]) : 0.0f;
+}
+
 // What a block leaves: the sums of its threads.
 template <typename T>
 __device__ inline void
@@ -91,8 +101,7 @@ leave(const operands<T> &p, float (&sums)[2])
         rows::block_team team;
         team.reduce(v, rows::add{});
         if (threadIdx.x == 0) {
-            p.parts[blockIdx.x * 2] = v[0][0];
-            p.parts[blockIdx.x * 2 + 1] = v[0][1];
+            reinterpret_cast<float2 *>(p.parts)[blockIdx.x] = {v[0][0], v[0][1]};
         }
     } else if (p.divisor && blockIdx.x == 0 && threadIdx.x == 0) {
         *p.divisor = 1.0f;
@@ -109,18 +118,21 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
     rows::shape shape = {p.lines, static_cast<int>(p.rule.C), p.team};
     rows::held<T, kPacks> x[kRows];
     rows::span at[kRows];
-    float top[kRows][1], sum[kRows][1], smoothed[kRows][2] = {}, shift[kRows];
+    float top[kRows][1], sum[kRows][1], smoothed[kRows][2] = {}, shift[kRows], at_target[kRows];
+    int64_t target[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
         at[r] = team.span_of(p.logits, shape, row);
         rows::load(x[r], p.logits + row * shape.n, at[r]);
+        target[r] = row < p.lines ? p.rule.target_of(row) : -1;
         top[r][0] = -INFINITY;
         sum[r][0] = 0.0f;
     }
 
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
+        at_target[r] = logit_at(p, p.logits + team.row(r, kRows) * shape.n, target[r]);
         rows::each(at[r], [&](float v) { top[r][0] = fmaxf(top[r][0], v); }, x[r]);
     }
     team.lanes(top, soft::largest{});
@@ -146,7 +158,7 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
         int64_t row = team.row(r, kRows);
         if (static_cast<int>(threadIdx.x) % p.team == r && row < p.lines) {
             float total[2] = {top[r][0], sum[r][0]};
-            finish(p, row, p.logits + row * shape.n, total, smoothed[r], shift[r], sums);
+            finish(p, row, target[r], at_target[r], total, smoothed[r], shift[r], sums);
         }
     }
 }
@@ -156,6 +168,7 @@ __global__ void
 __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
 {
     float sums[2] = {};
+    ptx::let_next_launch_begin();
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         lanes_rows<kPacks>(p, rows::lanes_team(p.team, i), sums);
     }
@@ -164,32 +177,47 @@ __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
 
 // ---- blocks -------------------------------------------------------------------------------------
 
-template <typename T>
+template <typename T, bool kSmooth>
 __global__ void
-__launch_bounds__(kBlock) block_per_row(const operands<T> p)
+__launch_bounds__(kBlock, kBlocks) block_per_row(const operands<T> p)
 {
-    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    // The thread that meets the logit at the target leaves it here; two rows take turns, and
+    // between two turns is a barrier.
+    __shared__ float met[2];
+    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), turn = 0;
     rows::block_team team;
     float sums[2] = {};
-    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x) {
+    ptx::let_next_launch_begin();
+    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x, turn ^= 1) {
         const T *in[1] = {p.logits + row * p.rule.C};
-        float shift = shift_of(p, in[0]);
+        int64_t target = p.rule.target_of(row);
+        float shift = kSmooth ? shift_of(p, in[0]) : 0.0f;
         float total[1][2] = {{-INFINITY, 0.0f}}, smoothed[1][2] = {};
-        rows::stream<4>(in, 0, p.rule.C, rank, threads, [&](int64_t i, const auto &x) {
-            soft::take(total[0], x[0]);
-            if (p.rule.smoothing > 0) {
+        rows::stream<kSmooth ? 4 : kAhead>(
+            in, 0, p.rule.C, rank, threads, [&](int64_t i, const auto &x) {
+                constexpr int kSize = static_cast<int>(sizeof(x[0]) / sizeof(float));
+                soft::take(total[0], x[0]);
+                if (static_cast<uint64_t>(target - i) < kSize) {
 #pragma unroll
-                for (int lane = 0; lane < static_cast<int>(sizeof(x[0]) / sizeof(float)); lane++) {
-                    smooth(p, smoothed[0], i + lane, x[0][lane], shift);
+                    for (int lane = 0; lane < kSize; lane++) {
+                        if (target - i == lane) {
+                            met[turn] = x[0][lane];
+                        }
+                    }
                 }
-            }
-        });
+                if constexpr (kSmooth) {
+#pragma unroll
+                    for (int lane = 0; lane < kSize; lane++) {
+                        smooth(p, smoothed[0], i + lane, x[0][lane], shift);
+                    }
+                }
+            });
         team.reduce(total, soft::total{});
-        if (p.rule.smoothing > 0) {
+        if constexpr (kSmooth) {
             team.reduce(smoothed, rows::add{});
         }
         if (rank == 0) {
-            finish(p, row, in[0], total[0], smoothed[0], shift, sums);
+            finish(p, row, target, met[turn], total[0], smoothed[0], shift, sums);
         }
     }
     leave(p, sums);
@@ -204,6 +232,7 @@ __launch_bounds__(kBlock) columns(const operands<T> p)
     int column = static_cast<int>(threadIdx.x) % p.team;
     int turn = static_cast<int>(threadIdx.x) / p.team, turns = kBlock / p.team;
     float sums[2] = {};
+    ptx::let_next_launch_begin();
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         int64_t n = i / p.tiles, r = i % p.tiles * p.team + column;
         bool mine = r < p.R;
@@ -225,7 +254,8 @@ __launch_bounds__(kBlock) columns(const operands<T> p)
             passes::reduce_column<rows::add>(smoothed, p.team);
         }
         if (mine && turn == 0) {
-            finish(p, n * p.R + r, in[0], total, smoothed, shift, sums);
+            int64_t line = n * p.R + r, t = p.rule.target_of(line);
+            finish(p, line, t, logit_at(p, in[0], t), total, smoothed, shift, sums);
         }
     }
     leave(p, sums);
@@ -239,9 +269,12 @@ __launch_bounds__(kCombine)
     combine(const float *parts, int count, bool mean, T *out, float *divisor)
 {
     float v[1][2] = {};
+    ptx::wait_for_launch_before();
+#pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kCombine) {
-        v[0][0] += parts[i * 2];
-        v[0][1] += parts[i * 2 + 1];
+        float2 pair = reinterpret_cast<const float2 *>(parts)[i];
+        v[0][0] += pair.x;
+        v[0][1] += pair.y;
     }
     rows::block_team team;
     team.reduce(v, rows::add{});
@@ -279,7 +312,7 @@ launch_lines(
     if (status.kind || none) {
         return status;
     }
-    return aicf::launch(
+    return aicf::launch_waiting(
         combine<T>, 1, kCombine, 0, stream, q.parts, static_cast<int>(blocks),
         reduction == AICF_CROSS_ENTROPY_REDUCTION_MEAN, out, divisor);
 }
@@ -294,10 +327,11 @@ launch_rows(
         lanes_per_row<T, 1>, lanes_per_row<T, 2>, lanes_per_row<T, kLanesPacks>};
     int64_t packs = p.rule.C / kPackSize<T>;
     if (packs > rows::kWarp * kLanesPacks) {
-        int64_t warps = ceil_div(packs, rows::kWarp * 4);
+        int64_t warps = ceil_div(packs + rows::kLinePacks - 1, rows::kWarp * kAhead);
         int block = static_cast<int>(warps < kBlock / rows::kWarp ? warps * rows::kWarp : kBlock);
-        return launch_lines(
-            p, p.lines, block, block_per_row<T>, reduction, out, divisor, workspace, stream);
+        void (*kernel)(operands<T>) =
+            p.rule.smoothing > 0 ? block_per_row<T, true> : block_per_row<T, false>;
+        return launch_lines(p, p.lines, block, kernel, reduction, out, divisor, workspace, stream);
     }
     int power = rows::power_for(packs);
     p.team = rows::team_for(packs);

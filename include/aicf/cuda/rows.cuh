@@ -57,7 +57,14 @@ struct shape {
     int64_t count; // rows
     int n;         // elements of one
     int team;      // lanes a row, of the kernels `lanes`
+    // Set by the launches: whether packs are dealt from the boundary of a line of 128 bytes on, and
+    // how many of them a block of a cluster has at most; 0: all.
+    bool lines;
+    int share;
 };
+
+constexpr int kLineBytes = 128;
+constexpr int kLinePacks = kLineBytes / kPackBytes;
 
 // ---- spans --------------------------------------------------------------------------------------
 
@@ -103,18 +110,21 @@ nothing()
     return {0, 1, 0, -1};
 }
 
-// Of thread `rank` of `team`, in part `part` of `parts` of the row; edges belong to part 0. The
-// team has at least two threads for each element of a pack.
+// Of thread `rank` of `team`, in block `part` of a cluster; edges belong to part 0. The team has at
+// least two threads for each element of a pack. Where rows begin at all phases of a line, a warp
+// that wrote from a row's first pack on would leave sectors half written at both of its ends, which
+// took an eighth of the rate of the card: there the threads before the first pack begin a turn
+// later.
 template <typename T>
 __device__ inline span
-span_of(const T *row, int n, int rank, int team, int part, int parts)
+span_of(const T *row, const shape &s, int rank, int team, int part = 0)
 {
     constexpr int kSize = kPackSize<T>;
     int past = static_cast<int>(reinterpret_cast<uintptr_t>(row) % kPackBytes / sizeof(T));
     int head = past == 0 ? 0 : kSize - past;
-    head = head < n ? head : n;
-    int packs = (n - head) / kSize;
-    int tail = n - head - packs * kSize;
+    head = head < s.n ? head : s.n;
+    int packs = (s.n - head) / kSize;
+    int tail = s.n - head - packs * kSize;
 
     int edge = -1;
     if (part == 0 && rank < head) {
@@ -122,9 +132,13 @@ span_of(const T *row, int n, int rank, int team, int part, int parts)
     } else if (part == 0 && rank >= kSize && rank < kSize + tail) {
         edge = head + packs * kSize + rank - kSize;
     }
-    int share = (packs + parts - 1) / parts;
-    int end = (part + 1) * share < packs ? (part + 1) * share : packs;
-    return {head + (part * share + rank) * kSize, team * kSize, head + end * kSize, edge};
+    uintptr_t first = reinterpret_cast<uintptr_t>(row + head);
+    int lead = s.lines ? static_cast<int>(first % kLineBytes / kPackBytes) : 0;
+    int begin = part * s.share, end = packs + lead;
+    end = s.share > 0 && begin + s.share < end ? begin + s.share : end;
+    begin += begin + rank < lead ? rank + team : rank;
+    int origin = head - lead * kSize;
+    return {origin + begin * kSize, team * kSize, origin + end * kSize, edge};
 }
 
 // ---- registers ----------------------------------------------------------------------------------
@@ -396,7 +410,7 @@ struct lanes_team {
     template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
     {
         int rank = static_cast<int>(threadIdx.x) & (width - 1);
-        return row < s.count ? rows::span_of(x + row * s.n, s.n, rank, width, 0, 1) : nothing();
+        return row < s.count ? rows::span_of(x + row * s.n, s, rank, width) : nothing();
     }
 
     template <int kRows, int kCount, typename Combine>
@@ -429,7 +443,7 @@ struct block_team {
     template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
     {
         int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
-        return rows::span_of(x + row * s.n, s.n, rank, team, 0, 1);
+        return rows::span_of(x + row * s.n, s, rank, team);
     }
 
     template <int kRows, int kCount, typename Combine>
@@ -489,8 +503,7 @@ struct cluster_team {
     {
         int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
         int part = static_cast<int>(ptx::cluster_rank());
-        int parts = static_cast<int>(ptx::cluster_size());
-        return rows::span_of(x + row * s.n, s.n, rank, team, part, parts);
+        return rows::span_of(x + row * s.n, s, rank, team, part);
     }
 
     template <int kRows, int kCount, typename Combine>
@@ -593,62 +606,66 @@ template <int kWidth> struct whole_lanes_team {
 
 // Calls f(i, x) for the elements [begin, end) of kIn rows, those that are thread `rank`'s of
 // `team`: x[j] is an array of row j, of the pack that starts at element i or of one element. kAhead
-// packs of a row are loaded before the first of them is used.
+// packs of a row are loaded before the first of them is used, from the boundary of a line on.
 template <int kAhead, int kIn, typename T, typename Function>
 __device__ inline void
 stream(const T *const (&row)[kIn], int64_t begin, int64_t end, int rank, int team, Function f)
 {
     constexpr int kSize = kPackSize<T>;
-    int64_t past =
-        static_cast<int64_t>(reinterpret_cast<uintptr_t>(row[0] + begin) % kPackBytes / sizeof(T));
+    uintptr_t address = reinterpret_cast<uintptr_t>(row[0] + begin);
+    int64_t past = static_cast<int64_t>(address % kPackBytes / sizeof(T));
     int64_t head = past == 0 ? begin : begin + kSize - past;
     head = head < end ? head : end;
     int64_t tail = head + (end - head) / kSize * kSize;
-    int64_t step = int64_t{team} * kSize;
+    int step = team * kSize;
 
-    auto single = [&](int64_t i) {
+    int64_t edge = begin + rank < head ? begin + rank : -1;
+    if (rank >= kSize && rank < kSize + end - tail) {
+        edge = tail + rank - kSize;
+    }
+    T single[kIn];
+#pragma unroll
+    for (int j = 0; j < kIn && edge >= 0; j++) {
+        single[j] = row[j][edge];
+    }
+
+    address = reinterpret_cast<uintptr_t>(row[0] + head);
+    int64_t lead = static_cast<int64_t>(address % kLineBytes / kPackBytes);
+    int64_t i = head + (rank - lead + (rank < lead ? team : 0)) * kSize;
+#pragma unroll 1
+    for (; i < tail; i += kAhead * step) {
+        words held[kAhead][kIn];
+        int room = tail - i < kAhead * step ? static_cast<int>(tail - i) : kAhead * step;
+#pragma unroll
+        for (int j = 0; j < kIn; j++) {
+            const T *from = row[j] + i;
+            bool packed = j == 0 || same_phase(row[0], row[j]);
+#pragma unroll
+            for (int k = 0; k < kAhead; k++) {
+                if (k * step < room) {
+                    held[k][j] = packed ? load_words(from + k * step) : gather(from + k * step);
+                }
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < kAhead; k++) {
+            if (k * step < room) {
+                float x[kIn][kSize];
+#pragma unroll
+                for (int j = 0; j < kIn; j++) {
+                    unpack(held[k][j], x[j], T{});
+                }
+                f(i + k * step, x);
+            }
+        }
+    }
+    if (edge >= 0) {
         float x[kIn][1];
 #pragma unroll
         for (int j = 0; j < kIn; j++) {
-            x[j][0] = to_f32(row[j][i]);
+            x[j][0] = to_f32(single[j]);
         }
-        f(i, x);
-    };
-    auto packs = [&](int64_t i, auto ahead) {
-        constexpr int kCount = decltype(ahead)::value;
-        words held[kCount][kIn];
-#pragma unroll
-        for (int k = 0; k < kCount; k++) {
-#pragma unroll
-            for (int j = 0; j < kIn; j++) {
-                const T *from = row[j] + i + k * step;
-                held[k][j] = j == 0 || same_phase(row[0], row[j]) ? load_words(from) : gather(from);
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < kCount; k++) {
-            float x[kIn][kSize];
-#pragma unroll
-            for (int j = 0; j < kIn; j++) {
-                unpack(held[k][j], x[j], T{});
-            }
-            f(i + k * step, x);
-        }
-    };
-
-    for (int64_t i = begin + rank; i < head; i += team) {
-        single(i);
-    }
-    int64_t i = head + int64_t{rank} * kSize;
-    for (; i + (kAhead - 1) * step < tail; i += kAhead * step) {
-        packs(i, constant<kAhead>{});
-    }
-#pragma unroll 1
-    for (; i < tail; i += step) {
-        packs(i, constant<1>{});
-    }
-    for (int64_t j = tail + rank; j < end; j += team) {
-        single(j);
+        f(edge, x);
     }
 }
 
@@ -701,6 +718,13 @@ all_aligned(const P *...p)
     return ((phase_of(p) == 0) && ...);
 }
 
+// Whether rows begin at several phases of a line, and `packs` may be a line more at most.
+inline bool
+deal_by_lines(const shape &s, int item, int64_t packs, int64_t most)
+{
+    return int64_t{s.n} * item % kLineBytes != 0 && packs + kLinePacks - 1 <= most;
+}
+
 // Requires n * item <= 16 * kBlockPacks. `aligned`: all addresses are on 16-byte boundaries.
 template <typename P>
 aicf_status
@@ -716,10 +740,13 @@ launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
             return status_of(cudaErrorInvalidConfiguration);
         }
         unsigned blocks = static_cast<unsigned>(p.shape.count);
+        p.shape.lines = deal_by_lines(p.shape, k.item, packs, kBlockPacks);
+        packs += p.shape.lines ? kLinePacks - 1 : 0;
         return aicf::launch(k.block, blocks, threads_for(packs, k.packs), 0, stream, p);
     }
     int power = power_for(packs);
     p.shape.team = team_for(packs);
+    p.shape.lines = deal_by_lines(p.shape, k.item, packs, int64_t{p.shape.team} << power);
     int64_t teams = ceil_div(p.shape.count, power == 0 ? kRowsOf<1> : 1);
     int64_t threads = ceil_div(teams * p.shape.team, kWarp) * kWarp;
     int block = threads / kLanesBlock < kEnoughBlocks ? kWarp : kLanesBlock;
@@ -743,18 +770,21 @@ aicf_status
 launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
 {
     int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
+    if (p.shape.count == 0 || p.shape.n == 0) {
+        return aicf_ok();
+    }
+    p.shape.lines = deal_by_lines(p.shape, item, packs, kBlockPacks * kClusterBlocks);
+    packs += p.shape.lines ? kLinePacks - 1 : 0;
     int parts = 1;
     while (parts < kClusterBlocks && packs > int64_t{parts} * kBlockPacks) {
         parts *= 2;
     }
-    if (p.shape.count == 0 || p.shape.n == 0) {
-        return aicf_ok();
-    }
     if (p.shape.count > kMostBlocks / parts) {
         return status_of(cudaErrorInvalidConfiguration);
     }
+    p.shape.share = static_cast<int>(ceil_div(ceil_div(packs, parts), kLinePacks) * kLinePacks);
     unsigned blocks = static_cast<unsigned>(p.shape.count * parts);
-    unsigned threads = threads_for(ceil_div(packs, parts), each);
+    unsigned threads = threads_for(p.shape.share, each);
     return aicf::launch_cluster(kernel, blocks, threads, parts, stream, p);
 }
 
