@@ -126,14 +126,13 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
         at[r] = team.span_of(p.logits, shape, row);
         rows::load(x[r], p.logits + row * shape.n, at[r]);
         target[r] = row < p.lines ? p.rule.target_of(row) : -1;
-        top[r][0] = -INFINITY;
         sum[r][0] = 0.0f;
     }
 
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         at_target[r] = logit_at(p, p.logits + team.row(r, kRows) * shape.n, target[r]);
-        rows::each(at[r], [&](float v) { top[r][0] = fmaxf(top[r][0], v); }, x[r]);
+        top[r][0] = rows::largest(at[r], x[r]);
     }
     team.lanes(top, soft::largest{});
 #pragma unroll
@@ -227,7 +226,7 @@ __launch_bounds__(kBlock, kBlocks) block_per_row(const operands<T> p)
 
 template <typename T>
 __global__ void
-__launch_bounds__(kBlock) columns(const operands<T> p)
+__launch_bounds__(kBlock, kBlocks) columns(const operands<T> p)
 {
     int column = static_cast<int>(threadIdx.x) % p.team;
     int turn = static_cast<int>(threadIdx.x) / p.team, turns = kBlock / p.team;

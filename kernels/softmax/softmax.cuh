@@ -71,8 +71,7 @@ body(const operands<T> &p, Team &team)
     float top[kRows][1];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
-        top[r][0] = -INFINITY;
-        rows::each(at[r], [&](float v) { top[r][0] = fmaxf(top[r][0], v); }, x[r]);
+        top[r][0] = rows::largest(at[r], x[r]);
     }
     team.lanes(top, soft::largest{});
 

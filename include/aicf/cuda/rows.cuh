@@ -279,6 +279,42 @@ each(const Span &s, Function f, const held<T, kPacks> &h, const More &...more)
     }
 }
 
+template <typename T> struct two_of {
+    using type = __half2;
+};
+template <> struct two_of<__nv_bfloat16> {
+    using type = __nv_bfloat162;
+};
+
+// The largest of what the thread has of a row, -inf of nothing; NaN is passed over. Lanes of 16
+// bits are compared two at a time and not unpacked: a quarter of the instructions.
+template <typename Span, typename T, int kPacks>
+__device__ inline float
+largest(const Span &s, const held<T, kPacks> &h)
+{
+    float top = -INFINITY;
+    if constexpr (sizeof(T) == sizeof(float)) {
+        each(s, [&](float x) { top = fmaxf(top, x); }, h);
+    } else {
+        using two = typename two_of<T>::type;
+        two tops = {of_f32<T>(-INFINITY), of_f32<T>(-INFINITY)};
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            if (s.has(k)) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    tops = __hmax2(tops, *reinterpret_cast<const two *>(&h.pack[k].word[i]));
+                }
+            }
+        }
+        top = fmaxf(to_f32(tops.x), to_f32(tops.y));
+        if (Span::kEdges && s.edge >= 0) {
+            top = fmaxf(top, to_f32(h.edge));
+        }
+    }
+    return top;
+}
+
 // The same with the index of the element in its row first.
 template <typename Function, typename T, int kPacks>
 __device__ inline void
