@@ -15,7 +15,7 @@ __launch_bounds__(kLanesBlock, 2) lanes(const operands<T> p)
 {
     __shared__ float room[kSize * kUnits * kLanesBlock];
     rows::lanes_team team = {p.width};
-    place at = place_in(team);
+    place at = columns::place_in(team);
     sums<kSize, kUnits> s;
     over_rows(p, team, at, s);
     ptx::let_next_launch_begin();

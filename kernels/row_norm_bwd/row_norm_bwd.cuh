@@ -17,9 +17,11 @@
 #define AICF_HEADER(op) <aicf_ops/op.h>
 #include AICF_HEADER(AICF_OP)
 
-#include <aicf/cuda/rows.cuh>
+#include <aicf/cuda/columns.cuh>
 
 namespace aicf::AICF_OP {
+
+using columns::place;
 
 enum { layer_norm_bwd_centred = 1, rms_norm_bwd_centred = 0 };
 #define AICF_CENTRED_OF(op) op##_centred
@@ -27,12 +29,12 @@ enum { layer_norm_bwd_centred = 1, rms_norm_bwd_centred = 0 };
 constexpr bool kCentred = AICF_CENTRED(AICF_OP);
 constexpr int kKinds = kCentred ? 2 : 1; // of sums over rows: gw, gb
 
-constexpr int kColumns = 16;      // of a thread at most: 32 registers of sums
-constexpr int kMostThreads = 512; // of a block, at 128 registers
+using columns::kMachine;
+using columns::kMostThreads;             // at 128 registers each
+constexpr int kColumns = columns::kMine; // 32 registers of sums
 // Blocks of kMostThreads that fill the largest machines; what they hold of columns bounds the
 // workspace, and so do its rows, of which a team has four at least. The rows' workspace expressions
 // say the same.
-constexpr int64_t kMachine = 132;
 constexpr int64_t kMostSums = kMachine * kMostThreads * kColumns;
 constexpr int64_t kMostTeams = 1056;
 constexpr int64_t kLeastRows = 4;
@@ -46,40 +48,6 @@ template <typename T> struct operands {
     int64_t N;
     int width; // lanes of a row, of teams of lanes
 };
-
-// ---- teams --------------------------------------------------------------------------------------
-
-// Which team of how many this thread is in, and which thread of how many in it.
-struct place {
-    int64_t team, teams;
-    int rank, size;
-};
-
-__device__ inline place
-place_in(const rows::lanes_team &team)
-{
-    int64_t thread = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
-    int64_t threads = gridDim.x * int64_t{blockDim.x};
-    return {
-        thread / team.width, threads / team.width, static_cast<int>(threadIdx.x) % team.width,
-        team.width};
-}
-
-__device__ inline place
-place_in(const rows::block_team &)
-{
-    return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-}
-
-#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
-__device__ inline place
-place_in(const rows::cluster_team &)
-{
-    int blocks = static_cast<int>(ptx::cluster_size()), size = static_cast<int>(blockDim.x);
-    int rank = static_cast<int>(ptx::cluster_rank()) * size + static_cast<int>(threadIdx.x);
-    return {blockIdx.x / blocks, gridDim.x / blocks, rank, blocks * size};
-}
-#endif
 
 // ---- rows ---------------------------------------------------------------------------------------
 
@@ -232,7 +200,7 @@ template <int kSize, int kUnits, typename T, typename Team>
 __device__ inline void
 body(const operands<T> &p, Team &team)
 {
-    place at = place_in(team);
+    place at = columns::place_in(team);
     sums<kSize, kUnits> s;
     over_rows(p, team, at, s);
     ptx::let_next_launch_begin();

@@ -203,6 +203,54 @@ cluster_wait()
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// ---- barriers that count bytes: at `barrier`, 8 bytes of shared memory ----
+
+__device__ inline void
+barrier_init(uint32_t barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
+}
+
+// Other blocks of the cluster see what was made so, once they have waited for the cluster.
+__device__ inline void
+barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives, and makes the phase wait for so many bytes more.
+__device__ inline void
+barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+// Until the phase of this parity is over.
+__device__ inline void
+barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+                 "@!over bra again;\n"
+                 "}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+// x to the cluster's address `there`, and its 4 bytes to the count of `barrier`, of the same block.
+__device__ inline void
+send_cluster(uint32_t there, float x, uint32_t barrier)
+{
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+        "r"(__float_as_uint(x)), "r"(barrier)
+        : "memory");
+}
+
 // The address, among those of the cluster, that `here` is for block `rank`.
 __device__ inline uint32_t
 address_in_block(uint32_t here, uint32_t rank)
