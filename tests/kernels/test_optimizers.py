@@ -172,7 +172,7 @@ LISTS: dict[str, list[tuple[int, ...]]] = {
     "rank 8": [(1, 2, 1, 2, 3, 1, 2, 2), (2, 3)],
     "primes": [(1009,), (7, 11, 13), (20_011,)],
     "a thousand": [(i % 13 * (i % 7), 1 + i % 3) for i in range(1000)],
-    "more than three launches hold": [(1 + i % 2,) for i in range(3500)],
+    "more than two launches hold": [(1 + i % 2,) for i in range(2500)],
 }
 
 
