@@ -86,6 +86,21 @@ def backward_samples(op: str) -> Callable[[Maker], list[Sample]]:
     return made
 
 
+def large(op: str, backward: bool) -> Callable[[Maker], list[Sample]]:
+    """Several blocks, the last one odd; x and target of one phase and of two."""
+
+    def made(t: Maker) -> list[Sample]:
+        x, more = t(5003), target(t, op, 5004)
+        gy = [t()] if backward else []
+        return [
+            sample(*gy, x, more[first : first + 5003], reduction=reduction, **OWN[op])
+            for first in (0, 1)
+            for reduction in ("mean", "sum")
+        ]
+
+    return made
+
+
 def refused(op: str, backward: bool) -> Callable[[Maker], list[tuple[Sample, str]]]:
     def made(t: Maker) -> list[tuple[Sample, str]]:
         gy = [t()] if backward else []
@@ -103,12 +118,14 @@ def refused(op: str, backward: bool) -> Callable[[Maker], list[tuple[Sample, str
 
 
 ROWS = [
-    *(
-        Row(op, forward_samples(op), FORWARD[op], slack=2.0, refused=refused(op, False))
-        for op in FORWARD
-    ),
-    *(
-        Row(f"{op}_bwd", backward_samples(op), backward(op), slack=2.0, refused=refused(op, True))
-        for op in FORWARD
-    ),
+    Row(
+        f"{op}_bwd" if back else op,
+        backward_samples(op) if back else forward_samples(op),
+        backward(op) if back else FORWARD[op],
+        slack=2.0,
+        large=large(op, back),
+        refused=refused(op, back),
+    )
+    for op in FORWARD
+    for back in (False, True)
 ]

@@ -104,6 +104,16 @@ def samples(states: int, *options: tuple[int, dict[str, Any]]) -> Callable[[Make
     return made
 
 
+def large(states: int, **named: Any) -> Callable[[Maker], list[Sample]]:
+    """More tensors than a launch of few holds, some of several blocks."""
+
+    def made(t: Maker) -> list[Sample]:
+        shapes = [(1 + i % 5,) for i in range(150)] + [(2049,), (0,), (4103,)]
+        return [sample(*lists(t, shapes, states), **named)]
+
+    return made
+
+
 def refused(
     states: int, words: str, bad: dict[str, Any], **good: Any
 ) -> Callable[[Maker], list[tuple[Sample, str]]]:
@@ -135,6 +145,7 @@ ROWS = [
             (1, {"lr": 0.0}),
         ),
         sgd,
+        large=large(1, lr=0.25, momentum=0.5),
         refused=refused(0, "momentum needs buf", {"momentum": 0.5}, lr=0.5),
     ),
     Row(
@@ -148,6 +159,7 @@ ROWS = [
         ),
         adam,
         slack=2.0,
+        large=large(2, lr=0.25, step=3),
         refused=refused(2, "beta1 and beta2 must be below 1", {"beta2": 1.0}, lr=0.5, step=1),
     ),
     Row(
@@ -160,6 +172,7 @@ ROWS = [
         ),
         adamw,
         slack=2.0,
+        large=large(2, lr=0.25, step=3),
         refused=refused(2, "at least 1", {"step": 0}, lr=0.5, step=1),
     ),
     Row(
@@ -172,6 +185,7 @@ ROWS = [
         ),
         rmsprop,
         slack=2.0,
+        large=large(2, lr=0.25),
         refused=refused(1, "momentum needs buf", {"momentum": 0.5}, lr=0.5),
     ),
     Row(
@@ -184,6 +198,7 @@ ROWS = [
         ),
         adagrad,
         slack=2.0,
+        large=large(1, lr=0.25, step=3),
         refused=refused(1, "at least 0", {"lr_decay": -1.0}, lr=0.5, step=1),
     ),
 ]
