@@ -83,8 +83,9 @@ launch(
     }
     map bytes = {is_signed ? -128 : 0, is_signed ? 127 : 255};
     affine::operands<map> p = {
-        x, static_cast<uint8_t *>(out), 0, n, affine::channels_of(scale, zero, L, C, R, S), bytes};
-    return affine::launch(vec<map>, scalar<map>, p, stream);
+        x,    static_cast<uint8_t *>(out), 0, n, 0, 0, affine::channels_of(scale, zero, L, C, R, S),
+        bytes};
+    return affine::launch(kernels_of<map>(), p, stream);
 }
 
 } // namespace aicf::quantize

@@ -7,8 +7,12 @@
 //   map.grid(scale, zero)        is what an element needs of its channel, a Map::grid_t,
 //   map.unit(raw, grids)         maps what a thread moves at once, and
 //   map.one(x, grid)             one element.
-// vec moves kUnits times 16 bytes of the wider side a thread, and as many elements of the other; it
-// peels a head where both sides then are aligned. Else scalar, element by element. Bound by bytes.
+//   vec      16 bytes of the wider side at a time, and as many elements of the other; a head is
+//            peeled where both sides then are aligned
+//   columns  the same where every element of a row has a channel of its own: a thread goes down
+//            some rows, so that it makes its grids once
+//   scalar   element by element
+// Bound by bytes.
 #ifndef AICF_CUDA_AFFINE_CUH
 #define AICF_CUDA_AFFINE_CUH
 
@@ -18,7 +22,8 @@
 namespace aicf::affine {
 
 constexpr int kBlock = 256;
-constexpr int kUnits = 4; // of a thread: that many loads are on their way at once
+constexpr int kUnits = 4; // of a thread of large tensors: that many loads are on their way at once
+constexpr int64_t kEnoughBlocks = 1056; // fill the largest machines at 8 a multiprocessor
 
 // Scale and zero of element i are those of index i / R % C.
 struct channels {
@@ -77,9 +82,23 @@ template <typename Map> struct operands {
     const typename Map::in *x;
     typename Map::out *out;
     int64_t head, n;
+    int64_t bands, rows; // columns: blocks side by side in a row, rows that a block goes down
     channels ch;
     Map map;
 };
+
+// All lanes by one grid.
+template <typename Map>
+__device__ inline out_raw<Map>
+map_same(const operands<Map> &p, const in_raw<Map> &held, const typename Map::grid_t &grid)
+{
+    typename Map::grid_t grids[kSize<Map>];
+#pragma unroll
+    for (int lane = 0; lane < kSize<Map>; lane++) {
+        grids[lane] = grid;
+    }
+    return p.map.unit(held, grids);
+}
 
 // The unit whose first element is number i; `common` is the grid of all where there is one.
 template <typename Map>
@@ -87,16 +106,15 @@ __device__ inline out_raw<Map>
 map_unit(
     const operands<Map> &p, const in_raw<Map> &held, int64_t i, const typename Map::grid_t &common)
 {
-    typename Map::grid_t grids[kSize<Map>];
     if (p.ch.one) {
-#pragma unroll
-        for (int lane = 0; lane < kSize<Map>; lane++) {
-            grids[lane] = common;
-        }
-        return p.map.unit(held, grids);
+        return map_same(p, held, common);
     }
     position at = find(p.ch, i);
     typename Map::grid_t grid = grid_at(p.map, p.ch, at.c);
+    if (at.r + kSize<Map> <= p.ch.R) {
+        return map_same(p, held, grid);
+    }
+    typename Map::grid_t grids[kSize<Map>];
 #pragma unroll
     for (int lane = 0; lane < kSize<Map>; lane++) {
         if (at.r == p.ch.R) {
@@ -118,17 +136,17 @@ map_one(const operands<Map> &p, int64_t i)
 }
 
 // Requires both sides aligned to a unit behind p.head elements. Block 0 does the head and the tail.
-template <typename Map>
+template <typename Map, int kCount>
 __device__ inline void
 vec_body(const operands<Map> &p)
 {
     constexpr int kLanes = kSize<Map>;
     int64_t units = (p.n - p.head) / kLanes;
-    int64_t first = blockIdx.x * int64_t{kBlock * kUnits} + threadIdx.x;
+    int64_t first = blockIdx.x * int64_t{kBlock * kCount} + threadIdx.x;
 
-    in_raw<Map> held[kUnits];
+    in_raw<Map> held[kCount];
 #pragma unroll
-    for (int u = 0; u < kUnits; u++) {
+    for (int u = 0; u < kCount; u++) {
         int64_t unit = first + u * kBlock;
         if (unit < units) {
             held[u] = *reinterpret_cast<const in_raw<Map> *>(p.x + p.head + unit * kLanes);
@@ -139,7 +157,7 @@ vec_body(const operands<Map> &p)
         common = grid_at(p.map, p.ch, 0);
     }
 #pragma unroll
-    for (int u = 0; u < kUnits; u++) {
+    for (int u = 0; u < kCount; u++) {
         int64_t unit = first + u * kBlock;
         if (unit < units) {
             int64_t i = p.head + unit * kLanes;
@@ -154,6 +172,42 @@ vec_body(const operands<Map> &p)
         }
         if (tail < p.n) {
             map_one(p, tail);
+        }
+    }
+}
+
+// Requires R 1, rows of whole units and both sides aligned to them. A thread has the channels of
+// its lanes, and p.rows rows.
+template <typename Map>
+__device__ inline void
+columns_body(const operands<Map> &p)
+{
+    constexpr int kLanes = kSize<Map>;
+    int64_t band = blockIdx.x / p.bands, c = (blockIdx.x - band * p.bands) * kBlock + threadIdx.x;
+    c *= kLanes;
+    if (c >= p.ch.C) {
+        return;
+    }
+    typename Map::grid_t grids[kLanes];
+#pragma unroll
+    for (int lane = 0; lane < kLanes; lane++) {
+        grids[lane] = grid_at(p.map, p.ch, c + lane);
+    }
+    int64_t end = (band + 1) * p.rows * p.ch.C < p.n ? (band + 1) * p.rows * p.ch.C : p.n;
+    for (int64_t i = band * p.rows * p.ch.C + c; i < end; i += kUnits * p.ch.C) {
+        in_raw<Map> held[kUnits];
+#pragma unroll
+        for (int u = 0; u < kUnits; u++) {
+            if (i + u * p.ch.C < end) {
+                held[u] = *reinterpret_cast<const in_raw<Map> *>(p.x + i + u * p.ch.C);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < kUnits; u++) {
+            if (i + u * p.ch.C < end) {
+                out_raw<Map> *to = reinterpret_cast<out_raw<Map> *>(p.out + i + u * p.ch.C);
+                *to = p.map.unit(held[u], grids);
+            }
         }
     }
 }
@@ -196,37 +250,74 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
     return ch;
 }
 
-// Runs `vec` or, where the two sides are never aligned together, `scalar`. Requires n above 0
-// before channels_of.
+// The kernels of an op, for one Map.
+template <typename Map> struct kernels {
+    void (*vec)(operands<Map>);     // kUnits a thread
+    void (*vec_one)(operands<Map>); // one
+    void (*columns)(operands<Map>);
+    void (*scalar)(operands<Map>);
+};
+
 template <typename Map>
 aicf_status
-launch(
-    void (*vec)(operands<Map>), void (*scalar)(operands<Map>), operands<Map> p, aicf_stream stream)
+launch_columns(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
+{
+    p.bands = ceil_div(p.ch.C / kSize<Map>, kBlock);
+    int64_t rows = p.n / p.ch.C, groups = ceil_div(rows, kUnits);
+    int64_t most = groups * p.bands / (2 * kEnoughBlocks); // that still fill the machine twice
+    p.rows = kUnits * (most < 1 ? 1 : most > 8 ? 8 : most);
+    int64_t blocks = p.bands * ceil_div(rows, p.rows);
+    if (blocks > kMostBlocks) {
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    return aicf::launch(k.columns, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+}
+
+// Requires n above 0 before channels_of.
+template <typename Map>
+aicf_status
+launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 {
     p.head = head_together(p);
     if (p.head < 0) {
         unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kBlock * kUnits));
-        return aicf::launch(scalar, blocks, kBlock, 0, stream, p);
+        return aicf::launch(k.scalar, blocks, kBlock, 0, stream, p);
     }
-    unsigned blocks = static_cast<unsigned>(ceil_div(p.n / kSize<Map> + 1, kBlock * kUnits));
-    return aicf::launch(vec, blocks, kBlock, 0, stream, p);
+    if (!p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % kSize<Map> == 0) {
+        return launch_columns(k, p, stream);
+    }
+    int64_t units = p.n / kSize<Map> + 1;
+    bool large = units >= kEnoughBlocks * kBlock * kUnits;
+    unsigned blocks =
+        static_cast<unsigned>(ceil_div(units, int64_t{kBlock} * (large ? kUnits : 1)));
+    return aicf::launch(large ? k.vec : k.vec_one, blocks, kBlock, 0, stream, p);
 }
 
 } // namespace aicf::affine
 
-// The two kernels of an op, in the op's own namespace.
-#define AICF_AFFINE_KERNELS                                     \
-    template <typename Map>                                     \
-    __global__ void __launch_bounds__(affine::kBlock)           \
-        vec(const __grid_constant__ affine::operands<Map> p)    \
-    {                                                           \
-        affine::vec_body(p);                                    \
-    }                                                           \
-    template <typename Map>                                     \
-    __global__ void __launch_bounds__(affine::kBlock)           \
-        scalar(const __grid_constant__ affine::operands<Map> p) \
-    {                                                           \
-        affine::scalar_body(p);                                 \
+// The kernels of an op, in the op's own namespace, and the table of them for a Map.
+#define AICF_AFFINE_KERNELS                                                        \
+    template <typename Map, int kCount>                                            \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        vec(const __grid_constant__ affine::operands<Map> p)                       \
+    {                                                                              \
+        affine::vec_body<Map, kCount>(p);                                          \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        columns(const __grid_constant__ affine::operands<Map> p)                   \
+    {                                                                              \
+        affine::columns_body(p);                                                   \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        scalar(const __grid_constant__ affine::operands<Map> p)                    \
+    {                                                                              \
+        affine::scalar_body(p);                                                    \
+    }                                                                              \
+    template <typename Map> affine::kernels<Map> kernels_of()                      \
+    {                                                                              \
+        return {vec<Map, affine::kUnits>, vec<Map, 1>, columns<Map>, scalar<Map>}; \
     }
 
 #endif
