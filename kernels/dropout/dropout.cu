@@ -9,6 +9,7 @@
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/ptx.cuh>
 #include <aicf/philox.h>
 
 namespace aicf::dropout {
@@ -68,36 +69,49 @@ drop_block(const operands<T> &p, int64_t block)
     }
 }
 
+// Packs of a thread: x is on its way while their numbers are made.
+template <typename T> constexpr int kPacks = kPackSize<T> / kNumbers;
+
 // Requires p.x and p.out on 16-byte boundaries. Block 0 does the tail.
 template <typename T>
 __global__ void
 __launch_bounds__(kBlock) vec(operands<T> p)
 {
-    constexpr int kSize = kPackSize<T>;
+    constexpr int kSize = kPackSize<T>, kBlocks = kSize / kNumbers;
     static_assert(kSize % kNumbers == 0, "whole blocks of numbers");
     int64_t packs = p.n / kSize;
-    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (i < packs && p.all) {
-        store_words(p.out + i * kSize, words{});
-    } else if (i < packs) {
-        words held = load_words(p.x + i * kSize);
-        uint64_t seed = p.seed.value(), offset = p.offset.value();
-        float x[kSize];
-        aicf_philox made[kSize / kNumbers];
+    int64_t first = blockIdx.x * int64_t{kBlock * kPacks<T>} + threadIdx.x;
+    words held[kPacks<T>];
 #pragma unroll
-        for (int block = 0; block < kSize / kNumbers; block++) {
-            made[block] = aicf_philox_block(seed, offset, i * (kSize / kNumbers) + block);
+    for (int u = 0; u < kPacks<T>; u++) {
+        if (first + u * kBlock < packs && !p.all) {
+            ptx::load_first(p.x + (first + u * kBlock) * kSize, held[u].word);
         }
-
-        unpack(held, x, T{});
-#pragma unroll
-        for (int lane = 0; lane < kSize; lane++) {
-            x[lane] = dropped(p, x[lane], made[lane / kNumbers].number[lane % kNumbers]);
-        }
-        store_words(p.out + i * kSize, repack(x, T{}));
     }
 
-    int64_t block = packs * (kSize / kNumbers) + threadIdx.x;
+    uint64_t seed = p.seed.value(), offset = p.offset.value();
+#pragma unroll
+    for (int u = 0; u < kPacks<T>; u++) {
+        int64_t i = first + u * kBlock;
+        if (i < packs && p.all) {
+            store_words(p.out + i * kSize, words{});
+        } else if (i < packs) {
+            float x[kSize];
+            aicf_philox made[kBlocks];
+#pragma unroll
+            for (int block = 0; block < kBlocks; block++) {
+                made[block] = aicf_philox_block(seed, offset, i * kBlocks + block);
+            }
+            unpack(held[u], x, T{});
+#pragma unroll
+            for (int lane = 0; lane < kSize; lane++) {
+                x[lane] = dropped(p, x[lane], made[lane / kNumbers].number[lane % kNumbers]);
+            }
+            store_words(p.out + i * kSize, repack(x, T{}));
+        }
+    }
+
+    int64_t block = packs * kBlocks + threadIdx.x;
     if (blockIdx.x == 0 && block * kNumbers < p.n) {
         drop_block(p, block);
     }
@@ -130,7 +144,7 @@ launch(operands<T> o, double p, aicf_stream stream)
     o.limit = aicf_philox_limit(p);
     o.scale = static_cast<float>(1 / (1 - p));
     bool whole = phase_of(o.x) == 0 && phase_of(o.out) == 0;
-    int64_t threads = whole ? o.n / kPackSize<T> + 1 : ceil_div(o.n, kNumbers);
+    int64_t threads = whole ? ceil_div(o.n / kPackSize<T> + 1, kPacks<T>) : ceil_div(o.n, kNumbers);
     return aicf::launch(
         whole ? vec<T> : blocks<T>, static_cast<unsigned>(ceil_div(threads, kBlock)), kBlock, 0,
         stream, o);

@@ -20,7 +20,7 @@ constexpr int kBlock = 256;
 constexpr int kWarp = 32;
 constexpr int kWarps = kBlock / kWarp;
 constexpr int kUnroll = 4;              // loads of a thread before the first is used
-constexpr int64_t kEnoughBlocks = 1056; // fill the largest machines at 8 a multiprocessor
+constexpr int64_t kEnoughBlocks = 4224; // fill the largest machines some times over: a short tail
 
 // NaN of either wins and stays; -0 is below 0.
 struct range {
@@ -247,7 +247,9 @@ launch_rows(operands<T> p, aicf_stream stream)
     p.piece = ceil_div(ceil_div(p.R, p.pieces), kPackSize<T>) * kPackSize<T>;
     p.pieces = ceil_div(p.R, p.piece);
     p.work = runs * p.pieces;
-    bool wide = p.piece > kLeast / 4;
+    // A warp takes up to 32 loads a lane; a block has the longer end, but the shorter way to it.
+    bool wide =
+        p.piece > kWarp * kPackSize<T> * 32 || (p.work < kEnoughBlocks / 4 && p.piece > kLeast / 4);
     int64_t blocks = wide ? p.work : ceil_div(p.work, kWarps);
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);

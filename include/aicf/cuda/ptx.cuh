@@ -43,6 +43,18 @@ opaque(uint32_t &x)
     asm volatile("" : "+r"(x));
 }
 
+// ---- loads --------------------------------------------------------------------------------------
+
+// 16 bytes, asked for here and not where they are used: before loads that what follows waits for.
+__device__ inline void
+load_first(const void *from, uint32_t (&word)[4])
+{
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(from)
+                 : "memory");
+}
+
 // ---- asynchronous copies ------------------------------------------------------------------------
 
 // 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros;
