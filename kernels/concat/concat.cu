@@ -215,12 +215,17 @@ __device__ inline int
 tensor_of(const operands<kTensors> &p, uint32_t block)
 {
     int low = 0, high = p.count;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (p.first[middle] <= block) {
-            low = middle;
-        } else {
-            high = middle;
+    if constexpr (kTensors <= 8) { // all at once: a search waits for each of its loads
+#pragma unroll
+        for (int i = 1; i < kTensors; i++) {
+            low += i < p.count && p.first[i] <= block;
+        }
+    } else {
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            bool upper = p.first[middle] <= block;
+            low = upper ? middle : low;
+            high = upper ? high : middle;
         }
     }
     return low;

@@ -37,8 +37,11 @@ CASES = [
     ((2, 7, 5, 16), (0, 2, 1, 3)),  # the last dim stays: wider elements
     ((20, 30, 2), (1, 0, 2)),  # wider elements, then tiles
     ((20, 30, 3), (1, 0, 2)),  # the last dim stays and is odd
-    ((2, 40, 50, 3), (0, 3, 1, 2)),  # a side too short for tiles, either way round
-    ((2, 3, 40, 50), (0, 2, 3, 1)),
+    ((2, 80, 64, 3), (0, 3, 1, 2)),  # a side too short for tiles: strips, either way round
+    ((2, 3, 80, 64), (0, 2, 3, 1)),
+    ((3, 5, 1999), (0, 2, 1)),  # of odd length
+    ((3, 1999, 7), (0, 2, 1)),
+    ((5, 2, 60, 70), (3, 0, 2, 1)),  # not beside each other
     ((6, 50, 40), (0, 1, 2)),  # nothing moves
     ((1, 50, 1, 40), (3, 2, 1, 0)),  # dims of size 1
     ((7,), (0,)),

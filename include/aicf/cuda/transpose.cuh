@@ -7,7 +7,10 @@
 //   that
 //     both sides are read and written along their rows, 16 bytes at a time where a side's addresses
 //     and pitches allow it, else element by element
-//   direct: all else: by index, in the order of out, in parts of less than 2^31 elements
+//   strips: one of those two dims is shorter than a sector of memory and stands beside the other
+//     one (channels of an image): whole strips of the two through shared memory
+//   direct: all else, and small ones: by index, in the order of out, in parts of less than 2^31
+//     elements
 // Views have at most AICF_MAX_RANK dims, and are apart. Bools are written as 0 or 1. Bound by
 // bytes.
 #ifndef AICF_CUDA_TRANSPOSE_CUH
@@ -22,6 +25,7 @@ namespace aicf::transpose {
 
 constexpr int kBlock = 256;
 constexpr int kUnroll = 4; // elements of a thread of `direct`: that many loads are on their way
+constexpr int64_t kSmall = 4 * 1024; // bytes that are in the caches whatever the order
 
 template <int kBytes> struct element_type;
 template <> struct element_type<1> {
@@ -447,6 +451,110 @@ tiled_body(const tiles &p)
     }
 }
 
+// ---- strips -------------------------------------------------------------------------------------
+
+constexpr int kStripBytes = 16 * 1024; // of shared memory
+
+// Of a long dim and a short one of `few`, that stand beside each other on one side and apart on the
+// other: there is one row of size * few elements there, and `few` rows of `size`, `pitch` apart,
+// here. A strip is `length` indexes of the long dim, by all of the short one.
+struct strips {
+    const void *x;
+    void *out;
+    bool apart; // in x; else in out
+    int64_t size, pitch;
+    int length;         // indexes of a strip
+    divider few, count; // strips of a slice
+    int rank;
+    divider sizes[AICF_MAX_RANK];
+    int64_t x_strides[AICF_MAX_RANK], out_strides[AICF_MAX_RANK];
+    bool x_packs, out_packs;
+    bool truth;
+};
+
+// n elements from `from` to shared memory.
+template <typename T>
+__device__ inline void
+load_strip(T *memory, const T *from, unsigned n, bool packs)
+{
+    constexpr unsigned kSize = kPackSize<T>;
+    unsigned whole = packs ? n / kSize * kSize : 0;
+#pragma unroll 4
+    for (unsigned i = threadIdx.x * kSize; i < whole; i += kBlock * kSize) {
+        store_words(memory + i, load_words(from + i));
+    }
+#pragma unroll 4
+    for (unsigned i = whole + threadIdx.x; i < n; i += kBlock) {
+        memory[i] = from[i];
+    }
+}
+
+// Element i of a row of out: where it stands in the strip.
+struct strip_places {
+    bool apart;
+    unsigned pitch, row; // elements of a row of the strip; of out
+    divider few;
+
+    __device__ unsigned operator()(unsigned i) const
+    {
+        if (!apart) {
+            return i * few.divisor + row;
+        }
+        unsigned along = divide(i, few);
+        return (i - along * few.divisor) * pitch + along;
+    }
+};
+
+template <typename T>
+__device__ inline void
+store_strip(const T *memory, const strip_places &at, T *to, unsigned n, bool packs, bool truth)
+{
+    constexpr unsigned kSize = kPackSize<T>;
+    unsigned whole = packs ? n / kSize * kSize : 0;
+#pragma unroll 2
+    for (unsigned i = threadIdx.x * kSize; i < whole; i += kBlock * kSize) {
+        pack<T> p;
+#pragma unroll
+        for (unsigned k = 0; k < kSize; k++) {
+            p.lane[k] = as_written(memory[at(i + k)], truth);
+        }
+        store_pack(to + i, p);
+    }
+    for (unsigned i = whole + threadIdx.x; i < n; i += kBlock) {
+        to[i] = as_written(memory[at(i)], truth);
+    }
+}
+
+template <typename T>
+__device__ inline void
+strips_body(const strips &p)
+{
+    __shared__ words memory[kStripBytes / kPackBytes];
+    T *strip = reinterpret_cast<T *>(memory);
+    uint32_t slice = divide(blockIdx.x, p.count);
+    int64_t first = int64_t{blockIdx.x - slice * p.count.divisor} * p.length;
+    const T *x = static_cast<const T *>(p.x) + first * (p.apart ? 1 : p.few.divisor);
+    T *out = static_cast<T *>(p.out) + first * (p.apart ? p.few.divisor : 1);
+    for (int i = 0; i < p.rank; i++) {
+        uint32_t next = divide(slice, p.sizes[i]);
+        uint32_t digit = slice - next * p.sizes[i].divisor;
+        slice = next;
+        x += digit * p.x_strides[i];
+        out += digit * p.out_strides[i];
+    }
+
+    unsigned n = least(p.size - first, p.length), few = p.few.divisor;
+    unsigned loads = p.apart ? few : 1, stores = p.apart ? 1 : few;
+    for (unsigned row = 0; row < loads; row++) {
+        load_strip(strip + row * p.length, x + row * p.pitch, p.apart ? n : n * few, p.x_packs);
+    }
+    __syncthreads();
+    for (unsigned row = 0; row < stores; row++) {
+        strip_places at = {p.apart, static_cast<unsigned>(p.length), row, p.few};
+        store_strip(strip, at, out + row * p.pitch, p.apart ? n * few : n, p.out_packs, p.truth);
+    }
+}
+
 // ---- direct -------------------------------------------------------------------------------------
 
 struct elements {
@@ -499,6 +607,7 @@ direct_body(const elements &p)
 // The kernels of an op, for one size of elements.
 struct kernels {
     void (*tiled)(tiles);
+    void (*strips)(transpose::strips);
     void (*direct)(elements);
     int across, along; // of a tile
 };
@@ -559,6 +668,48 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count)
     return true;
 }
 
+// Fills `s` and the number of strips if there are such two dims.
+inline bool
+strips_of(const plan &p, strips *s, int64_t *count)
+{
+    int other = -1; // the dim of x's rows
+    for (int i = 1; i < p.rank; i++) {
+        other = p.dims[i].x == 1 ? i : other;
+    }
+    if (other < 0 || p.dims[0].out != 1) {
+        return false;
+    }
+    *s = {};
+    s->apart = p.dims[0].size <= p.dims[other].size;
+    const dim &few = s->apart ? p.dims[0] : p.dims[other];
+    const dim &many = s->apart ? p.dims[other] : p.dims[0];
+    if (few.size > kPackBytes || (s->apart ? many.out : many.x) != few.size) {
+        return false;
+    }
+    s->x = p.x;
+    s->out = p.out;
+    s->size = many.size;
+    s->pitch = s->apart ? few.x : few.out;
+    s->few = divider_of(few.size);
+    // A multiple of 16 elements, so that a strip's rows lie as the whole ones do.
+    s->length = static_cast<int>(kStripBytes / (few.size * p.item) / kPackBytes * kPackBytes);
+    s->count = divider_of(ceil_div(many.size, s->length));
+    *count = s->count.divisor;
+    for (int i = 1; i < p.rank; i++) {
+        if (i != other) {
+            s->sizes[s->rank] = divider_of(p.dims[i].size);
+            s->x_strides[s->rank] = p.dims[i].x;
+            s->out_strides[s->rank] = p.dims[i].out;
+            s->rank++;
+            *count *= p.dims[i].size;
+        }
+    }
+    s->x_packs = whole_packs(p.x, s->apart ? s->pitch : 0, s->x_strides, s->rank, p.item);
+    s->out_packs = whole_packs(p.out, s->apart ? 0 : s->pitch, s->out_strides, s->rank, p.item);
+    s->truth = p.truth;
+    return *count <= kMostBlocks;
+}
+
 // Halves the longest dim until a part has less than 2^31 elements: each is one launch.
 inline aicf_status
 launch_direct(const kernels &k, const plan &p, aicf_stream stream)
@@ -609,36 +760,49 @@ launch(
     while (1 << size < p.item) {
         size++;
     }
+    const kernels &k = table[size];
     tiles t;
+    strips s;
     int64_t count;
-    if (tiles_of(p, table[size], &t, &count)) {
-        return aicf::launch(table[size].tiled, static_cast<unsigned>(count), kBlock, 0, stream, t);
+    if (numel(&out) * item > kSmall && tiles_of(p, k, &t, &count)) {
+        return aicf::launch(k.tiled, static_cast<unsigned>(count), kBlock, 0, stream, t);
     }
-    return launch_direct(table[size], p, stream);
+    if (numel(&out) * item > kSmall && strips_of(p, &s, &count)) {
+        return aicf::launch(k.strips, static_cast<unsigned>(count), kBlock, 0, stream, s);
+    }
+    return launch_direct(k, p, stream);
 }
 
 } // namespace aicf::transpose
 
 // The kernels of an op, in the op's own namespace, and the table of them.
-#define AICF_TRANSPOSE_KERNELS                                                                   \
-    template <typename T>                                                                        \
-    __global__ void __launch_bounds__(transpose::kBlock)                                         \
-        tiled(const __grid_constant__ transpose::tiles p)                                        \
-    {                                                                                            \
-        transpose::tiled_body<T>(p);                                                             \
-    }                                                                                            \
-    template <typename T>                                                                        \
-    __global__ void __launch_bounds__(transpose::kBlock)                                         \
-        direct(const __grid_constant__ transpose::elements p)                                    \
-    {                                                                                            \
-        transpose::direct_body<T>(p);                                                            \
-    }                                                                                            \
-    template <typename T> static constexpr transpose::kernels kernels_of()                       \
-    {                                                                                            \
-        return {tiled<T>, direct<T>, transpose::shape<T>::kAcross, transpose::shape<T>::kAlong}; \
-    }                                                                                            \
-    static const transpose::kernels table[] = {                                                  \
-        kernels_of<uint8_t>(), kernels_of<uint16_t>(), kernels_of<uint32_t>(),                   \
+#define AICF_TRANSPOSE_KERNELS                                                 \
+    template <typename T>                                                      \
+    __global__ void __launch_bounds__(transpose::kBlock)                       \
+        tiled(const __grid_constant__ transpose::tiles p)                      \
+    {                                                                          \
+        transpose::tiled_body<T>(p);                                           \
+    }                                                                          \
+    template <typename T>                                                      \
+    __global__ void __launch_bounds__(transpose::kBlock)                       \
+        direct(const __grid_constant__ transpose::elements p)                  \
+    {                                                                          \
+        transpose::direct_body<T>(p);                                          \
+    }                                                                          \
+    template <typename T>                                                      \
+    __global__ void __launch_bounds__(transpose::kBlock)                       \
+        strips(const __grid_constant__ transpose::strips p)                    \
+    {                                                                          \
+        transpose::strips_body<T>(p);                                          \
+    }                                                                          \
+    template <typename T> static constexpr transpose::kernels kernels_of()     \
+    {                                                                          \
+        return {                                                               \
+            tiled<T>, strips<T>, direct<T>, transpose::shape<T>::kAcross,      \
+            transpose::shape<T>::kAlong};                                      \
+    }                                                                          \
+    static const transpose::kernels table[] = {                                \
+        kernels_of<uint8_t>(), kernels_of<uint16_t>(), kernels_of<uint32_t>(), \
         kernels_of<uint64_t>(), kernels_of<words>()};
 
 #endif
