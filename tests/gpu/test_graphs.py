@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,39 +15,32 @@ from gpu.cases import OPS, cases, unreached  # noqa: E402
 
 pytestmark = [pytest.mark.guests("torch")]
 
-EVERY = ("first calls", "one by one", "bound", "on a stream")
-# One op with a workspace and one without; it takes no more of other ops to see the rest.
-SOME = {op: ("modes", "in a thread") for op in ("add", "sum")}
-
-
+EVERY = ("first calls", "bound")
+# It takes no more of other ops to see the rest: without a workspace, with one, with lists, with
+# scalars.
+MORE = ("one by one", "on a stream", "modes", "in a thread")
+SOME = dict.fromkeys(("add", "sum"), MORE) | dict.fromkeys(("softmax", "concat"), MORE[:2])
 LIMIT = 400.0  # seconds for all of them
 
 
-@pytest.fixture(scope="module")
-def captured() -> Iterator[dict[str, Process]]:
-    """All ops past the CUDA runtime, some through it; each tells what became of its captures."""
-    code = "from gpu.capturing import main; main()"
-    every = {op: [*EVERY, *SOME.get(op, ())] for op in OPS}
-    some = {op: [*EVERY, *more] for op, more in SOME.items()}
-    started = {
-        "driver": Process(code, json.dumps(every)),
-        "runtime": Process(code, json.dumps(some), AICF_LAUNCH="runtime"),
-    }
-    yield started
-    stop(list(started.values()))
-
-
 @pytest.mark.gpu
-@pytest.mark.promise("S8")
-@pytest.mark.parametrize(
-    "way, op", [*(("driver", op) for op in OPS), *(("runtime", op) for op in SOME)]
-)
-def test_captures(captured: dict[str, Process], way: str, op: str) -> None:
-    told = json.loads(captured[way].output(LIMIT).strip().splitlines()[-1])[op]
-    wrong = {what: text for what, text in told.items() if text}
-    assert not wrong, "\n".join(f"{what}: {text}" for what, text in wrong.items())
-    assert set(told) == {*EVERY, *SOME.get(op, ())}
-    assert set(told) <= set(CAPTURES)
+@pytest.mark.promise("S8", "ROWS-kernels")
+@pytest.mark.parametrize("way", ["driver", "runtime"])
+def test_captures(way: str) -> None:
+    """Every op past the CUDA runtime, some through it: one process, which forks one an op."""
+    ops = OPS if way == "driver" else tuple(SOME)
+    wanted = {op: [*EVERY, *SOME.get(op, ())] for op in ops}
+    environment = {"AICF_LAUNCH": "runtime"} if way == "runtime" else {}
+    code = "from gpu.capturing import main; main()"
+    process = Process(code, json.dumps(wanted), **environment)
+    try:
+        told = json.loads(process.output(LIMIT).strip().splitlines()[-1])
+    finally:
+        stop([process])
+    wrong = [f"{op}: {what}: {text}" for op in ops for what, text in told[op].items() if text]
+    assert not wrong, "\n".join(wrong)
+    assert {op: set(done) for op, done in told.items()} == {op: set(w) for op, w in wanted.items()}
+    assert {name for names in wanted.values() for name in names} <= set(CAPTURES)
     assert REPLAYS >= 10
 
 

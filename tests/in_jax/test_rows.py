@@ -1,91 +1,103 @@
-"""Every row of the main table in jax: values and gradients, by dtype, under jit."""
+"""Every row of the main table in jax, on the samples of tests/rows: values and gradients beside its
+reference in torch, eagerly and under jit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from in_jax.references import CASES, DTYPES, REFERENCES, Case, close
+from in_jax.calls import array, close, function, gradients_of, named, tensor
+from rows import rows
+from rows.calls import calls_of, samples_of
+from rows.table import facts, table
 
-pytestmark = pytest.mark.guests("jax")
+pytestmark = pytest.mark.guests("jax", "torch")
 
-
-def both(ops: Any, case: Case) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The op and its reference as functions of the arrays that are there."""
-
-    def bind(f: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arrays: Any) -> Any:
-            given = iter(arrays)
-            tensors = [None if s is None else next(given) for s in case.shapes]
-            return f(*tensors, **case.attributes)
-
-        return call
-
-    return bind(getattr(ops, case.op)), bind(REFERENCES[case.op])
-
-
-def present(case: Case, dtype: Any, seed: int = 0) -> list[Any]:
-    return [a for a in case.arrays(dtype, seed) if a is not None]
+OPS = tuple(op for op in rows() if op in table())
+EACH = [pytest.param(op, kind, id=f"{op}-{kind}") for op in OPS for kind in rows()[op].dtypes]
+GRADIENT = 1e-9  # of f64, both ways: rows differ from their references in the order of sums
 
 
 @pytest.mark.promise("JAX-rows")
-def test_there_is_a_case_for_every_row(ops: Any) -> None:
-    assert {case.op for case in CASES} == set(ops.__all__) == set(REFERENCES)
+def test_there_is_an_entry_for_every_row(ops: Any) -> None:
+    assert set(OPS) == set(ops.__all__)
 
 
-@pytest.mark.promise("JAX-rows")
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_values(ops: Any, x64: Any, case: Case, dtype: str) -> None:
+@pytest.mark.promise("JAX-rows", "ROWS-values")
+@pytest.mark.parametrize("op, dtype", EACH)
+def test_values(ops: Any, x64: Any, op: str, dtype: str) -> None:
+    """The plain outs of each sample; of the first all outs too, and under jit."""
     with x64():
-        ours, right = both(ops, case)
-        want = right(*present(case, jnp.float64))
-        arrays = present(case, DTYPES[dtype])
-        for f in (ours, jax.jit(ours)):
-            got = f(*arrays)
-            assert got.dtype == DTYPES[dtype]
-            close(got, want, dtype, str(case))
-        assert jax.eval_shape(ours, *arrays).shape == want.shape
+        for i, call in enumerate(calls_of(rows()[op], dtype)):
+            ours, arrays = function(getattr(ops, op), call)
+            found = named(call, ours(*arrays))
+            call.check(found, "eager")
+            if i == 0:
+                optional = {p.name: True for p in call.facts.outs if p.optional}
+                every, arrays = function(getattr(ops, op), call, **optional)
+                call.check(named(call, jax.jit(every)(*arrays)), "jit")
+                shapes = jax.tree_util.tree_map(lambda x: x.shape, ours(*arrays))
+                said = jax.eval_shape(ours, *arrays)
+                assert jax.tree_util.tree_map(lambda x: x.shape, said) == shapes
+
+
+@pytest.mark.promise("JAX-gradients", "ROWS-gradients")
+@pytest.mark.parametrize("op", [op for op in OPS if facts(op).grad])
+def test_gradients(ops: Any, x64: Any, op: str) -> None:
+    """Of all arguments at once, under jit for the first sample, and of each one's need alone."""
+    with x64():
+        for i, one in enumerate(samples_of(rows()[op], "f64")):
+            if str(one.kwargs.get("dtype", "f64")) not in ("f64", "torch.float64"):
+                continue
+            right = gradients_of(rows()[op], one)
+            ours, arrays = function(getattr(ops, op), right.call)
+            gs = [array(g) for g in right.gs]
+
+            def pulled(need: list[int], under_jit: bool) -> Any:
+                def of(*wanted: Any) -> list[Any]:
+                    given = [*arrays]
+                    for place, x in zip(need, wanted, strict=True):
+                        given[place] = x
+                    leaves = jax.tree_util.tree_leaves(ours(*given))
+                    return [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+
+                def pull(*wanted: Any) -> Any:
+                    return jax.vjp(of, *wanted)[1](gs)
+
+                function = jax.jit(pull) if under_jit else pull
+                return function(*(arrays[place] for place in need))
+
+            every = pulled(right.places, i == 0)
+            for k, place in enumerate(right.places):
+                alone = pulled([place], False)[0] if len(right.places) > 1 else every[k]
+                for got in (every[k], alone):
+                    np.testing.assert_allclose(
+                        tensor(got).numpy(), right.want[k].numpy(), rtol=GRADIENT, atol=GRADIENT,
+                        err_msg=f"{right.call.name}: gradient of tensor {place}",
+                    )  # fmt: skip
 
 
 @pytest.mark.promise("JAX-gradients")
-@pytest.mark.parametrize("case", [c for c in CASES if not c.op.endswith("_bwd")], ids=str)
-def test_gradients(ops: Any, x64: Any, case: Case) -> None:
-    """For all arguments at once under jit, and for each one's need alone."""
-    with x64():
-        arrays = [a + 0.03 for a in present(case, jnp.float64)]  # off the corner of relu
-        wanted = tuple(range(len(arrays)))
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_gradients_keep_their_dtype(ops: Any, dtype: Any) -> None:
+    draw = np.random.default_rng(0)
+    exact = [draw.integers(-16, 17, shape) / 8 for shape in ((4, 8), (8, 5), (5,))]
 
-        def total(f: Callable[..., Any]) -> Callable[..., Any]:
-            def loss(*arrays: Any) -> Any:
-                out = f(*arrays)
-                return jnp.sum(out * jnp.cos(jnp.arange(out.size).reshape(out.shape)))
+    def right(a: Any, b: Any, bias: Any) -> Any:
+        return jax.nn.relu(jnp.matmul(a, b, precision="highest") + bias).sum()
 
-            return loss
+    def ours(*given: Any) -> Any:
+        return ops.gemm(*given, act="relu").astype(jnp.float32).sum()
 
-        ours, right = (total(f) for f in both(ops, case))
-        want = jax.grad(right, wanted)(*arrays)
-        got = jax.jit(jax.grad(ours, wanted))(*arrays)
-        for i in wanted:
-            close(got[i], want[i], "f64", f"{case}: gradient {i}")
-            close(jax.grad(ours, i)(*arrays), want[i], "f64", f"{case}: gradient {i} alone")
-
-
-@pytest.mark.promise("JAX-gradients")
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_gradients_keep_their_dtype(ops: Any, dtype: str) -> None:
-    case = Case("gemm", ((4, 8), (8, 5), (5,)), {"act": "relu"})
-    ours, right = both(ops, case)
-    arrays = present(case, DTYPES[dtype])
-    got = jax.grad(lambda *a: ours(*a).astype(jnp.float32).sum(), (0, 1, 2))(*arrays)
-    want = jax.grad(lambda *a: right(*a).sum(), (0, 1, 2))(*present(case, jnp.float32))
+    got = jax.grad(ours, (0, 1, 2))(*(jnp.asarray(x, dtype) for x in exact))
+    want = jax.grad(right, (0, 1, 2))(*(jnp.asarray(x, jnp.float32) for x in exact))
     for g, w in zip(got, want, strict=True):
-        assert g.dtype == DTYPES[dtype]
-        close(g, w, dtype, str(case))
+        assert g.dtype == dtype
+        close(g, w, "f32" if dtype == jnp.float32 else "bf16", "gemm")
 
 
 @pytest.mark.promise("JAX-rows")
@@ -97,7 +109,8 @@ def test_several_ops_in_one_program_run_no_python(ops: Any) -> None:
         traced.append(1)
         return ops.sum(ops.relu(ops.bias_add(ops.gemm(x, w), b)), axes=1)
 
-    x, w, b = Case("gemm", ((4, 8), (8, 5), (5,))).arrays(jnp.float32)
+    draw = np.random.default_rng(0)
+    x, w, b = (jnp.asarray(draw.integers(-16, 17, s) / 8, "f4") for s in ((4, 8), (8, 5), (5,)))
     compiled = jax.jit(step)
     want = jnp.maximum(x @ w + b, 0).sum(1)
     for _ in range(3):
