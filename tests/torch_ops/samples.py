@@ -124,11 +124,14 @@ def samples_of(
 
 
 def _plainly(about: Facts, one: Sample) -> Sample:
-    """In torch's words, and without a gradient for what has none."""
+    """In torch's words, all tensors by position, and without a gradient for what has none."""
     none = {name for name, text in about.grad.items() if text == "none"}
+    kwargs = dict(one.kwargs)
     names = [p.name for p in about.inputs]
-    args = [_detached(x) if n in none else x for n, x in zip(names, one.args, strict=False)]
-    kwargs = {k: _detached(x) if k in none else x for k, x in one.kwargs.items()}
+    args = [*one.args, *(kwargs.pop(name, None) for name in names[len(one.args) :])]
+    while len(args) > len(one.args) and args[-1] is None:
+        args.pop()
+    args = [_detached(x) if n in none else x for n, x in zip(names, args, strict=False)]
     if isinstance(kwargs.get("dtype"), str):
         kwargs["dtype"] = DTYPES[kwargs["dtype"]]
     return Sample(tuple(args), kwargs)

@@ -11,6 +11,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from rows import Sample  # noqa: E402
+from rows.calls import mapped  # noqa: E402
 from rows.table import facts  # noqa: E402
 from torch_ops.samples import ROWS, has_gradient, samples_of  # noqa: E402
 
@@ -41,10 +42,19 @@ def flat(op: Any, one: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return function, tuple(leaves[i] for i in places)
 
 
+F64 = (None, torch.float64)
+
+
 def f64(namespace: str, name: str) -> list[Sample]:
-    """Finite differences need f64 throughout."""
-    found = samples_of(namespace, name)
-    return [s for s in found if s.kwargs.get("dtype") in (None, torch.float64)]
+    """Finite differences need f64 throughout, and no element that stands for several."""
+
+    def apart(x: Any) -> Any:
+        if 0 in x.stride() and x.requires_grad:
+            return x.detach().contiguous().requires_grad_()
+        return x
+
+    found = [s for s in samples_of(namespace, name) if s.kwargs.get("dtype") in F64]
+    return [Sample(mapped(apart, s.args), s.kwargs) for s in found]
 
 
 def op_of(ops: Any, namespace: str, name: str) -> Any:
