@@ -30,7 +30,8 @@ const auto add = vec<plus, types>;
 struct arguments {
     plus f;
     elementwise::operands<2> p;
-    int64_t head, n;
+    int64_t packs;
+    elementwise::edges e;
     unsigned blocks;
     cudaStream_t stream;
 };
@@ -38,9 +39,9 @@ struct arguments {
 static arguments
 arguments_of(const float *a, const float *b, float *out, int64_t n, void *stream)
 {
-    int64_t whole = ceil_div(n / types::kLanes + 1, elementwise::kBlock);
-    return {plus{}, operands_of(out, a, b),       head_of(out, n),
-            n,      static_cast<unsigned>(whole), static_cast<cudaStream_t>(stream)};
+    elementwise::operands<2> p = operands_of(out, a, b);
+    elementwise::vec_plan plan = elementwise::plan_vec<types>(&p, n);
+    return {plus{}, p, plan.packs, plan.e, plan.blocks, static_cast<cudaStream_t>(stream)};
 }
 
 template <typename Turn>
@@ -85,7 +86,7 @@ by_driver(int turns, arguments x, CUfunction function)
     if (!find(launch, "cuLaunchKernel")) {
         return -1;
     }
-    void *pointers[] = {&x.f, &x.p, &x.head, &x.n};
+    void *pointers[] = {&x.f, &x.p, &x.packs, &x.e};
     return time_of(turns, [&] {
         return launch(
             function, x.blocks, 1, 1, elementwise::kBlock, 1, 1, 0, x.stream, pointers, nullptr);
@@ -105,7 +106,7 @@ loop_chevrons(int turns, ADD)
 {
     arguments x = arguments_of(a, b, out, n, stream);
     return time_of(turns, [&] {
-        add<<<x.blocks, aicf::elementwise::kBlock, 0, x.stream>>>(x.f, x.p, x.head, x.n);
+        add<<<x.blocks, aicf::elementwise::kBlock, 0, x.stream>>>(x.f, x.p, x.packs, x.e);
         return 0;
     });
 }
@@ -118,7 +119,7 @@ loop_call(int turns, ADD)
     return time_of(turns, [&] {
         return aicf::launch(
                    add, x.blocks, aicf::elementwise::kBlock, 0,
-                   reinterpret_cast<aicf_stream>(x.stream), x.f, x.p, x.head, x.n)
+                   reinterpret_cast<aicf_stream>(x.stream), x.f, x.p, x.packs, x.e)
             .native;
     });
 }

@@ -58,9 +58,9 @@ template <typename Out> struct to {
 
 template <typename F, typename Types>
 __global__ void
-__launch_bounds__(kBlock) vec(F f, elementwise::operands<1> p, int64_t head, int64_t n)
+__launch_bounds__(kBlock) vec(F f, elementwise::operands<1> p, int64_t packs, elementwise::edges e)
 {
-    elementwise::vec_body(f, Types{}, p, head, n);
+    elementwise::vec_body(f, Types{}, p, packs, e);
 }
 
 // ---- any
@@ -198,15 +198,15 @@ run_vec(const T *x, U *out, int64_t n, aicf_stream stream)
 {
     using types = elementwise::of<U, T>;
     elementwise::operands<1> p = elementwise::operands_of(out, x);
-    elementwise::vec_plan plan = elementwise::plan_vec<types>(p, n);
     if (n == 0) {
         return aicf_ok();
     }
-    if (plan.head < 0) {
+    elementwise::vec_plan plan = elementwise::plan_vec<types>(&p, n);
+    if (plan.packs < 0) {
         return run_views<T, U>({p.at[1], 1, {n}, {1}}, {p.at[0], 1, {n}, {1}}, stream);
     }
     return aicf::launch(
-        vec<to<U>, types>, plan.blocks, kBlock, 0, stream, to<U>{}, p, plan.head, n);
+        vec<to<U>, types>, plan.blocks, kBlock, 0, stream, to<U>{}, p, plan.packs, plan.e);
 }
 
 } // namespace aicf::cast

@@ -65,9 +65,8 @@ template <typename T> struct sigmoid {
 template <typename T> struct silu {
     __device__ float operator()(float x) const
     {
-        constexpr float kFar = 1e4f;
-        x = x < -kFar ? -kFar : x;
-        return quotient<kQuick<T>>(x, 1.0f + exponential<kQuick<T>>(-x));
+        x = ptx::max_nan(x, -1e4f);
+        return x * sigmoid_of<kQuick<T>>(x);
     }
 };
 
@@ -80,13 +79,18 @@ template <typename T> struct leaky_relu {
     }
 };
 
-// 0 at -inf, by erf and by tanh.
+// 0 at -inf.
 template <typename T> struct gelu {
-    bool tanh;
-
     __device__ float operator()(float x) const
     {
-        return tanh ? gelu_tanh_of<kQuick<T>>(x) : gelu_of<kQuick<T>>(x);
+        return gelu_of<kQuick<T>>(x);
+    }
+};
+
+template <typename T> struct gelu_by_tanh {
+    __device__ float operator()(float x) const
+    {
+        return gelu_tanh_of<kQuick<T>>(x);
     }
 };
 
@@ -100,12 +104,12 @@ template <typename T> struct elu {
 };
 
 template <typename T> struct softplus {
-    float beta, threshold;
+    float beta, inverse, threshold;
 
     __device__ float operator()(float x) const
     {
         float z = beta * x;
-        return z > threshold ? x : quotient<kQuick<T>>(softplus_of<kQuick<T>>(z), beta);
+        return z > threshold ? x : softplus_of<kQuick<T>>(z) * inverse;
     }
 };
 
@@ -142,27 +146,38 @@ AICF_ELEMENTWISE_KERNELS
 #define MEMBERS_sigmoid
 #define MEMBERS_silu
 #define MEMBERS_leaky_relu static_cast<float>(slope)
-#define MEMBERS_gelu approx == AICF_GELU_APPROX_TANH
+#define MEMBERS_gelu
 #define MEMBERS_elu static_cast<float>(alpha)
-#define MEMBERS_softplus static_cast<float>(beta), static_cast<float>(threshold)
+#define MEMBERS_softplus \
+    static_cast<float>(beta), static_cast<float>(1 / beta), static_cast<float>(threshold)
 
-#define LAUNCHERS(T, s)                                                                \
-    aicf_status AICF_OP_NAME(aicf_cuda_, _vec_##s)(                                    \
-        const T *x, T *out, int64_t A, AICF_OP_CHOICE(ATTRIBUTES_) aicf_stream stream) \
-    {                                                                                  \
-        using namespace aicf::AICF_OP;                                                 \
-        using D = aicf::device_t<T>;                                                   \
-        aicf::unary::function<D> f = {AICF_OP_CHOICE(MEMBERS_)};                       \
-        return run_vec(f, of<D, D>{}, operands_of(out, x), A, stream);                 \
-    }                                                                                  \
-    aicf_status AICF_OP_NAME(aicf_cuda_, _strided_##s)(                                \
-        const aicf_view *x, const aicf_view *out, int64_t,                             \
-        AICF_OP_CHOICE(ATTRIBUTES_) aicf_stream stream)                                \
-    {                                                                                  \
-        using namespace aicf::AICF_OP;                                                 \
-        using D = aicf::device_t<T>;                                                   \
-        aicf::unary::function<D> f = {AICF_OP_CHOICE(MEMBERS_)};                       \
-        return run_views(f, of<D, D>{}, {*out, *x}, stream);                           \
+// run(f) of the op's function.
+#define HAS_APPROX_gelu 1
+#if AICF_OP_CHOICE(HAS_APPROX_)
+#define RUN(D, run)                                                        \
+    (approx == AICF_GELU_APPROX_TANH ? run(aicf::unary::gelu_by_tanh<D>{}) \
+                                     : run(aicf::unary::gelu<D>{}))
+#else
+#define RUN(D, run) run(aicf::unary::function<D>{AICF_OP_CHOICE(MEMBERS_)})
+#endif
+
+#define LAUNCHERS(T, s)                                                                            \
+    aicf_status AICF_OP_NAME(aicf_cuda_, _vec_##s)(                                                \
+        const T *x, T *out, int64_t A, AICF_OP_CHOICE(ATTRIBUTES_) aicf_stream stream)             \
+    {                                                                                              \
+        using namespace aicf::AICF_OP;                                                             \
+        using D = aicf::device_t<T>;                                                               \
+        auto run = [&](auto f) { return run_vec(f, of<D, D>{}, operands_of(out, x), A, stream); }; \
+        return RUN(D, run);                                                                        \
+    }                                                                                              \
+    aicf_status AICF_OP_NAME(aicf_cuda_, _strided_##s)(                                            \
+        const aicf_view *x, const aicf_view *out, int64_t,                                         \
+        AICF_OP_CHOICE(ATTRIBUTES_) aicf_stream stream)                                            \
+    {                                                                                              \
+        using namespace aicf::AICF_OP;                                                             \
+        using D = aicf::device_t<T>;                                                               \
+        auto run = [&](auto f) { return run_views(f, of<D, D>{}, {*out, *x}, stream); };           \
+        return RUN(D, run);                                                                        \
     }
 
 LAUNCHERS(float, f32)

@@ -32,12 +32,11 @@ template <typename T> struct sigmoid_bwd {
     }
 };
 
-// 1 at +inf, 0 at -inf: beyond kFar the slope is 1 or 0, and an infinity times 0 would be NaN.
+// 1 at +inf, 0 at -inf: beyond 1e4 the slope is 1 or 0, and an infinity times 0 would be NaN.
 template <typename T> struct silu_bwd {
     __device__ float operator()(float gy, float y) const
     {
-        constexpr float kFar = 1e4f;
-        y = y > kFar ? kFar : y < -kFar ? -kFar : y;
+        y = ptx::min_nan(ptx::max_nan(y, -1e4f), 1e4f);
         float s = sigmoid_of<kQuick<T>>(y);
         return gy * (s * (1.0f + y * (1.0f - s)));
     }
@@ -52,13 +51,18 @@ template <typename T> struct leaky_relu_bwd {
     }
 };
 
-// 1 at +inf, 0 at -inf, by erf and by tanh.
+// 1 at +inf, 0 at -inf.
 template <typename T> struct gelu_bwd {
-    bool tanh;
-
     __device__ float operator()(float gy, float y) const
     {
-        return gy * (tanh ? gelu_tanh_slope_of<kQuick<T>>(y) : gelu_slope_of<kQuick<T>>(y));
+        return gy * gelu_slope_of<kQuick<T>>(y);
+    }
+};
+
+template <typename T> struct gelu_bwd_by_tanh {
+    __device__ float operator()(float gy, float y) const
+    {
+        return gy * gelu_tanh_slope_of<kQuick<T>>(y);
     }
 };
 
@@ -106,9 +110,19 @@ AICF_ELEMENTWISE_KERNELS
 #define MEMBERS_sigmoid_bwd
 #define MEMBERS_silu_bwd
 #define MEMBERS_leaky_relu_bwd static_cast<float>(slope)
-#define MEMBERS_gelu_bwd approx == AICF_GELU_BWD_APPROX_TANH
+#define MEMBERS_gelu_bwd
 #define MEMBERS_elu_bwd static_cast<float>(alpha)
 #define MEMBERS_softplus_bwd static_cast<float>(beta), static_cast<float>(threshold)
+
+// run(f) of the op's function.
+#define HAS_APPROX_gelu_bwd 1
+#if AICF_OP_CHOICE(HAS_APPROX_)
+#define RUN(D, run)                                                                    \
+    (approx == AICF_GELU_BWD_APPROX_TANH ? run(aicf::unary_bwd::gelu_bwd_by_tanh<D>{}) \
+                                         : run(aicf::unary_bwd::gelu_bwd<D>{}))
+#else
+#define RUN(D, run) run(aicf::unary_bwd::function<D>{AICF_OP_CHOICE(MEMBERS_)})
+#endif
 
 #define LAUNCHERS(T, s)                                                                            \
     aicf_status AICF_OP_NAME(aicf_cuda_, _vec_##s)(                                                \
@@ -116,8 +130,10 @@ AICF_ELEMENTWISE_KERNELS
     {                                                                                              \
         using namespace aicf::AICF_OP;                                                             \
         using D = aicf::device_t<T>;                                                               \
-        aicf::unary_bwd::function<D> f = {AICF_OP_CHOICE(MEMBERS_)};                               \
-        return run_vec(f, of<D, D, D>{}, operands_of(gx, gy, y), A, stream);                       \
+        auto run = [&](auto f) {                                                                   \
+            return run_vec(f, of<D, D, D>{}, operands_of(gx, gy, y), A, stream);                   \
+        };                                                                                         \
+        return RUN(D, run);                                                                        \
     }                                                                                              \
     aicf_status AICF_OP_NAME(aicf_cuda_, _strided_##s)(                                            \
         const aicf_view *gy, const aicf_view *y, const aicf_view *gx, int64_t,                     \
@@ -125,8 +141,8 @@ AICF_ELEMENTWISE_KERNELS
     {                                                                                              \
         using namespace aicf::AICF_OP;                                                             \
         using D = aicf::device_t<T>;                                                               \
-        aicf::unary_bwd::function<D> f = {AICF_OP_CHOICE(MEMBERS_)};                               \
-        return run_views(f, of<D, D, D>{}, {*gx, *gy, *y}, stream);                                \
+        auto run = [&](auto f) { return run_views(f, of<D, D, D>{}, {*gx, *gy, *y}, stream); };    \
+        return RUN(D, run);                                                                        \
     }
 
 LAUNCHERS(float, f32)

@@ -1,30 +1,24 @@
-// What activations are made of, in f32: right to the last place but a few, and a Quick version of
-// each for values that are then rounded to 16 bits, which hides an error of 1e-5 of the value. The
-// accurate ones would make 16-bit kernels bound by arithmetic: at 4 bytes an element an H200 has
-// some 25 instructions for each.
+// What activations are made of, in f32 and without a branch: right to some 5 ulp, and a quick
+// version of each for values that are then rounded to 16 bits, which hides an error of 1e-5 of the
+// value. At 4 bytes an element an H200 has some 25 instructions for each.
 #ifndef AICF_CUDA_ACTIVATION_CUH
 #define AICF_CUDA_ACTIVATION_CUH
 
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/ptx.cuh>
 
 namespace aicf {
 
 // Whether values of T may be computed by the quick versions.
 template <typename T> constexpr bool kQuick = sizeof(T) == 2;
 
+constexpr float kLog2E = 1.44269504088896340736f;
+
 template <bool kIsQuick>
 __device__ inline float
 exponential(float x)
 {
-    return kIsQuick ? __expf(x) : expf(x);
-}
-
-// a / b; quick: 0 where b is above 2^126.
-template <bool kIsQuick>
-__device__ inline float
-quotient(float a, float b)
-{
-    return kIsQuick ? __fdividef(a, b) : a / b;
+    return kIsQuick ? ptx::exp2_approx(x * kLog2E) : expf(x);
 }
 
 // 1 / (1 + e^-x): 0 at -inf, 1 at +inf.
@@ -32,7 +26,21 @@ template <bool kIsQuick>
 __device__ inline float
 sigmoid_of(float x)
 {
-    return quotient<kIsQuick>(1.0f, 1.0f + exponential<kIsQuick>(-x));
+    return ptx::reciprocal_approx(1.0f + exponential<kIsQuick>(-x));
+}
+
+// ln(1 + e) for 0 <= e <= 1: with s = e / (2 + e) it is 2 atanh s, and that 2s (1 + s^2 P(s^2)), P
+// fitted at Chebyshev's points.
+__device__ inline float
+log1p_of(float e)
+{
+    float s = e * ptx::reciprocal_approx(2.0f + e);
+    float z = s * s;
+    float p = 0x1.133410p-3f;
+    p = p * z + 0x1.211bf4p-3f;
+    p = p * z + 0x1.99adb4p-3f;
+    p = p * z + 0x1.55554cp-2f;
+    return 2.0f * s + 2.0f * s * (z * p);
 }
 
 // ln(1 + e^x) that overflows for no x.
@@ -40,46 +48,50 @@ template <bool kIsQuick>
 __device__ inline float
 softplus_of(float x)
 {
-    float e = exponential<kIsQuick>(-fabsf(x));
     float above = x < 0.0f ? 0.0f : x;
-    if constexpr (!kIsQuick) {
-        return above + log1pf(e);
-    }
-    return above + (e < 0.015625f ? e - 0.5f * e * e : __logf(1.0f + e));
+    return above + log1p_of(exponential<kIsQuick>(-fabsf(x)));
 }
 
-// e^x - 1. Quick: near 0 the difference would lose what is small.
+// e^x - 1. Near 0, where the difference would lose what is small, x + x^2 Q(x), fitted likewise;
+// quick: two terms.
 template <bool kIsQuick>
 __device__ inline float
 expm1_of(float x)
 {
-    if constexpr (!kIsQuick) {
-        return expm1f(x);
+    float far = exponential<kIsQuick>(x) - 1.0f;
+    if constexpr (kIsQuick) {
+        return fabsf(x) < 0.015625f ? x + 0.5f * x * x : far;
     }
-    return fabsf(x) < 0.015625f ? x + 0.5f * x * x : __expf(x) - 1.0f;
+    float q = 0x1.6d1606p-10f;
+    q = q * x + 0x1.12106cp-7f;
+    q = q * x + 0x1.555516p-5f;
+    q = q * x + 0x1.5554d8p-3f;
+    q = q * x + 0.5f;
+    return fabsf(x) < 0.34375f ? x + x * x * q : far;
 }
 
+// 1 - 2 / (1 + e^2x), and near 0 x + x^3 P(x^2), fitted likewise; quick: two terms.
 template <bool kIsQuick>
 __device__ inline float
 tanh_of(float x)
 {
-    if constexpr (!kIsQuick) {
-        return tanhf(x);
+    float far = 1.0f - 2.0f * ptx::reciprocal_approx(1.0f + exponential<kIsQuick>(2.0f * x));
+    float z = x * x;
+    if constexpr (kIsQuick) {
+        return fabsf(x) < 0.0625f ? x - x * z * 0.33333333f : far;
     }
-    float far = 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * x));
-    return fabsf(x) < 0.0625f ? x - x * x * x * 0.33333333f : far;
+    float p = -0x1.9ada60p-8f;
+    p = p * z + 0x1.59e1c8p-6f;
+    p = p * z - 0x1.b955dcp-5f;
+    p = p * z + 0x1.110ee0p-3f;
+    p = p * z - 0x1.555554p-2f;
+    return fabsf(x) < 0.59375f ? x + x * z * p : far;
 }
 
 // ---- the normal distribution --------------------------------------------------------------------
 
-// Beyond it Phi is 1 or 0 to the last bit of f32, and no product of here overflows. NaN stays.
+// Beyond it Phi is 1 or 0 to the last bit of f32, and no product of here overflows.
 constexpr float kNormalReach = 20.0f;
-
-__device__ inline float
-within_reach(float x)
-{
-    return x > kNormalReach ? kNormalReach : x < -kNormalReach ? -kNormalReach : x;
-}
 
 // phi(x) sqrt(2 pi) = e^(-x^2 / 2), and Phi(x): by bell * t Q(t) / 2, z = |x| / sqrt(2), t = 1 / (1
 // + 0.35 z), and a polynomial Q fitted to e^(z^2) erfc(z) / t at Chebyshev's points, right to 5e-7
@@ -93,37 +105,46 @@ __device__ inline normal
 normal_of(float x)
 {
     constexpr float kRootHalf = 0.70710678118654752440f;
-    float z = kRootHalf * fabsf(x);
-    float bell = exponential<kIsQuick>(-0.5f * x * x);
+    float bell = ptx::exp2_approx(x * x * (-0.5f * kLog2E));
+    float tail;
     if constexpr (kIsQuick) {
-        float t = __fdividef(1.0f, 1.0f + 0.3275911f * z);
-        float series =
-            t * (0.254829592f +
-                 t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-        float tail = 0.5f * series * bell;
-        return {bell, x < 0.0f ? tail : 1.0f - tail};
+        float t = ptx::reciprocal_approx(1.0f + 0.3275911f * kRootHalf * fabsf(x));
+        float q = 0.5f * 1.061405429f;
+        q = q * t - 0.5f * 1.453152027f;
+        q = q * t + 0.5f * 1.421413741f;
+        q = q * t - 0.5f * 0.284496736f;
+        q = q * t + 0.5f * 0.254829592f;
+        tail = q * t * bell;
+    } else {
+        float t = ptx::reciprocal_approx(1.0f + 0.35f * kRootHalf * fabsf(x));
+        float q = 0.5f * 0x1.3072e8p-5f;
+        q = q * t - 0.5f * 0x1.3827b4p-3f;
+        q = q * t + 0.5f * 0x1.5562aep-3f;
+        q = q * t - 0.5f * 0x1.20068ap-7f;
+        q = q * t + 0.5f * 0x1.26e058p-4f;
+        q = q * t + 0.5f * 0x1.3ac6c4p-3f;
+        q = q * t + 0.5f * 0x1.3084ccp-3f;
+        q = q * t + 0.5f * 0x1.81d936p-3f;
+        q = q * t + 0.5f * 0x1.93a002p-3f;
+        q = q * t + 0.5f * 0x1.9473c2p-3f;
+        tail = q * t * bell;
     }
-    float t = __frcp_rn(1.0f + 0.35f * z);
-    float q = 0x1.3072e8p-5f;
-    q = q * t - 0x1.3827b4p-3f;
-    q = q * t + 0x1.5562aep-3f;
-    q = q * t - 0x1.20068ap-7f;
-    q = q * t + 0x1.26e058p-4f;
-    q = q * t + 0x1.3ac6c4p-3f;
-    q = q * t + 0x1.3084ccp-3f;
-    q = q * t + 0x1.81d936p-3f;
-    q = q * t + 0x1.93a002p-3f;
-    q = q * t + 0x1.9473c2p-3f;
-    float tail = 0.5f * bell * (t * q);
     return {bell, x < 0.0f ? tail : 1.0f - tail};
 }
 
+// x * Phi(x); the share of +inf is 1, of NaN NaN.
 template <bool kIsQuick>
 __device__ inline float
 gelu_of(float x)
 {
-    x = x < -kNormalReach ? -kNormalReach : x;
-    return x * normal_of<kIsQuick>(within_reach(x)).share;
+    x = ptx::max_nan(x, -kNormalReach);
+    return x * normal_of<kIsQuick>(x).share;
+}
+
+__device__ inline float
+within_reach(float x)
+{
+    return ptx::min_nan(ptx::max_nan(x, -kNormalReach), kNormalReach);
 }
 
 template <bool kIsQuick>
@@ -151,8 +172,8 @@ template <bool kIsQuick>
 __device__ inline float
 gelu_tanh_of(float x)
 {
-    x = x < -kNormalReach ? -kNormalReach : x;
-    return x * gelu_tanh_share<kIsQuick>(within_reach(x));
+    x = ptx::max_nan(x, -kNormalReach);
+    return x * gelu_tanh_share<kIsQuick>(x);
 }
 
 template <bool kIsQuick>

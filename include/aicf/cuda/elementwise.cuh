@@ -45,10 +45,10 @@ template <typename Out, typename... In> struct of {
         return kPackBytes / size;
     }();
     // Packs of a thread: more than one where the inputs' are narrow, so that 16 bytes are on their
-    // way.
+    // way, or where there are none.
     static constexpr int kPacks = [] {
         int bytes = (0 + ... + static_cast<int>(sizeof(In))) * kLanes;
-        return bytes ? largest(1, kPackBytes / bytes) : 1;
+        return bytes ? largest(1, kPackBytes / bytes) : 4;
     }();
     static constexpr int kSizes[kIn + 1] = {sizeof(Out), sizeof(In)...};
 };
@@ -120,39 +120,44 @@ store_pack_of(
 
 // ---- vec ----------------------------------------------------------------------------------------
 
-// Requires element `head` of each tensor on a boundary of its pack. Block 0 does the head and the
-// tail.
+// Elements before and behind what lies in whole packs.
+struct edges {
+    int head, tail;
+};
+
+// p is at the first pack, which is on its boundary in each tensor. Block 0 does the edges.
 template <typename F, typename Types>
 __device__ inline void
-vec_body(const F &f, Types types, const operands<Types::kIn> &p, int64_t head, int64_t n)
+vec_body(const F &f, Types types, const operands<Types::kIn> &p, int64_t packs, edges e)
 {
     constexpr int kLanes = Types::kLanes, kPacks = Types::kPacks;
     constexpr inputs_of<Types> kInputs;
-    int64_t packs = (n - head) / kLanes;
     int64_t first = blockIdx.x * int64_t{kBlock * kPacks} + threadIdx.x;
 
     words x[kPacks][Types::kIn + 1];
 #pragma unroll
     for (int u = 0; u < kPacks; u++) {
         if (first + u * kBlock < packs) {
-            load_packs(types, kInputs, p.at, head + (first + u * kBlock) * kLanes, x[u]);
+            load_packs(types, kInputs, p.at, (first + u * kBlock) * kLanes, x[u]);
         }
     }
 #pragma unroll
     for (int u = 0; u < kPacks; u++) {
         if (first + u * kBlock < packs) {
-            store_pack_of(f, types, kInputs, p.at[0], head + (first + u * kBlock) * kLanes, x[u]);
+            store_pack_of(f, types, kInputs, p.at[0], (first + u * kBlock) * kLanes, x[u]);
         }
     }
 
-    if (blockIdx.x == 0 && threadIdx.x < 2 * kLanes) {
-        int64_t i = threadIdx.x < kLanes ? threadIdx.x : head + (packs - 1) * kLanes + threadIdx.x;
+    if ((e.head | e.tail) && blockIdx.x == 0) {
+        int lane = static_cast<int>(threadIdx.x);
+        bool behind = lane >= kLanes;
+        int64_t i = behind ? packs * kLanes + lane - kLanes : lane - e.head;
         int64_t offset[Types::kIn + 1];
 #pragma unroll
         for (int64_t &each : offset) {
             each = i;
         }
-        if (i < (threadIdx.x < kLanes ? head : n)) {
+        if (behind ? lane - kLanes < e.tail : lane < e.head) {
             element(f, types, kInputs, p.at, offset);
         }
     }
@@ -458,46 +463,53 @@ launch_views(
 }
 
 struct vec_plan {
-    int64_t head; // -1: phases differ
+    int64_t packs; // -1: phases differ
+    edges e;
     unsigned blocks;
 };
 
+// Moves p from the first element to the first pack.
 template <typename Types>
 vec_plan
-plan_vec(const operands<Types::kIn> &p, int64_t n)
+plan_vec(operands<Types::kIn> *p, int64_t n)
 {
     constexpr int kLanes = Types::kLanes;
-    int phase = common_phase<Types::kIn>(p.at, Types::kSizes, kLanes);
+    int phase = common_phase<Types::kIn>(p->at, Types::kSizes, kLanes);
     if (phase < 0) {
-        return {-1, 0};
+        return {-1, {0, 0}, 0};
     }
-    int64_t head = phase == 0 ? 0 : n < kLanes - phase ? n : kLanes - phase;
-    // One block at least, for the head and the tail.
-    int64_t blocks = n - head < kLanes ? 1 : ceil_div((n - head) / kLanes, kBlock * Types::kPacks);
-    return {head, static_cast<unsigned>(blocks)};
+    int head = phase == 0 ? 0 : static_cast<int>(n < kLanes - phase ? n : kLanes - phase);
+    int64_t packs = (n - head) / kLanes;
+    for (int j = 0; j <= Types::kIn; j++) {
+        p->at[j] = static_cast<char *>(p->at[j]) + head * Types::kSizes[j];
+    }
+    // One block at least, for the edges.
+    int64_t blocks = packs == 0 ? 1 : ceil_div(packs, kBlock * Types::kPacks);
+    edges e = {head, static_cast<int>((n - head) % kLanes)};
+    return {packs, e, static_cast<unsigned>(blocks)};
 }
 
 // Runs `vec` on n elements or, where phases differ, `strided`.
 template <typename F, typename Types>
 aicf_status
 launch_vec(
-    void (*vec)(F, operands<Types::kIn>, int64_t, int64_t),
+    void (*vec)(F, operands<Types::kIn>, int64_t, edges),
     void (*rows)(F, strided_operands<Types::kIn>), void (*strided)(F, strided_operands<Types::kIn>),
-    F f, Types types, const operands<Types::kIn> &p, int64_t n, aicf_stream stream)
+    F f, Types types, operands<Types::kIn> p, int64_t n, aicf_stream stream)
 {
     constexpr int kIn = Types::kIn;
     if (n == 0) {
         return aicf_ok();
     }
-    vec_plan plan = plan_vec<Types>(p, n);
-    if (plan.head < 0) {
+    vec_plan plan = plan_vec<Types>(&p, n);
+    if (plan.packs < 0) {
         aicf_view views[kIn + 1];
         for (int j = 0; j <= kIn; j++) {
             views[j] = {p.at[j], 1, {n}, {1}};
         }
         return launch_views(rows, strided, f, types, views, stream);
     }
-    return aicf::launch(vec, plan.blocks, kBlock, 0, stream, f, p, plan.head, n);
+    return aicf::launch(vec, plan.blocks, kBlock, 0, stream, f, p, plan.packs, plan.e);
 }
 
 } // namespace aicf::elementwise
@@ -505,41 +517,41 @@ launch_vec(
 // The three kernels of an elementwise op and what launches them, in the op's own namespace:
 //   run_vec(f, of<D, D>{}, operands_of(out, x), n, stream)
 //   run_views(f, of<D, D>{}, {*out, *x}, stream)
-#define AICF_ELEMENTWISE_KERNELS                                                          \
-    using elementwise::operands_of;                                                       \
-    using elementwise::of;                                                                \
-    template <typename F, typename Types>                                                 \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                \
-        vec(F f, elementwise::operands<Types::kIn> p, int64_t head, int64_t n)            \
-    {                                                                                     \
-        elementwise::vec_body(f, Types{}, p, head, n);                                    \
-    }                                                                                     \
-    template <typename F, typename Types>                                                 \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                \
-        rows(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p)    \
-    {                                                                                     \
-        elementwise::rows_body(f, Types{}, p);                                            \
-    }                                                                                     \
-    template <typename F, typename Types>                                                 \
-    __global__ void __launch_bounds__(elementwise::kBlock)                                \
-        strided(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p) \
-    {                                                                                     \
-        elementwise::strided_body(f, Types{}, p);                                         \
-    }                                                                                     \
-    template <typename F, typename Types>                                                 \
-    aicf_status run_vec(                                                                  \
-        F f, Types types, const elementwise::operands<Types::kIn> &p, int64_t n,          \
-        aicf_stream stream)                                                               \
-    {                                                                                     \
-        return elementwise::launch_vec(                                                   \
-            vec<F, Types>, rows<F, Types>, strided<F, Types>, f, types, p, n, stream);    \
-    }                                                                                     \
-    template <typename F, typename Types>                                                 \
-    aicf_status run_views(                                                                \
-        F f, Types types, const aicf_view(&views)[Types::kIn + 1], aicf_stream stream)    \
-    {                                                                                     \
-        return elementwise::launch_views(                                                 \
-            rows<F, Types>, strided<F, Types>, f, types, views, stream);                  \
+#define AICF_ELEMENTWISE_KERNELS                                                           \
+    using elementwise::operands_of;                                                        \
+    using elementwise::of;                                                                 \
+    template <typename F, typename Types>                                                  \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                 \
+        vec(F f, elementwise::operands<Types::kIn> p, int64_t packs, elementwise::edges e) \
+    {                                                                                      \
+        elementwise::vec_body(f, Types{}, p, packs, e);                                    \
+    }                                                                                      \
+    template <typename F, typename Types>                                                  \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                 \
+        rows(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p)     \
+    {                                                                                      \
+        elementwise::rows_body(f, Types{}, p);                                             \
+    }                                                                                      \
+    template <typename F, typename Types>                                                  \
+    __global__ void __launch_bounds__(elementwise::kBlock)                                 \
+        strided(F f, const __grid_constant__ elementwise::strided_operands<Types::kIn> p)  \
+    {                                                                                      \
+        elementwise::strided_body(f, Types{}, p);                                          \
+    }                                                                                      \
+    template <typename F, typename Types>                                                  \
+    aicf_status run_vec(                                                                   \
+        F f, Types types, const elementwise::operands<Types::kIn> &p, int64_t n,           \
+        aicf_stream stream)                                                                \
+    {                                                                                      \
+        return elementwise::launch_vec(                                                    \
+            vec<F, Types>, rows<F, Types>, strided<F, Types>, f, types, p, n, stream);     \
+    }                                                                                      \
+    template <typename F, typename Types>                                                  \
+    aicf_status run_views(                                                                 \
+        F f, Types types, const aicf_view(&views)[Types::kIn + 1], aicf_stream stream)     \
+    {                                                                                      \
+        return elementwise::launch_views(                                                  \
+            rows<F, Types>, strided<F, Types>, f, types, views, stream);                   \
     }
 
 #endif

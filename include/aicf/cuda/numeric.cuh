@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include <aicf/cuda/ptx.cuh>
 #include <aicf/tensor.h>
 
 namespace aicf {
@@ -256,12 +257,14 @@ load_bytes(const void *p)
     return w;
 }
 
+// To global memory, at once: where branches stand between what makes the words, compilers store
+// each of a struct behind its own, at half the bandwidth.
 template <int kBytes>
 __device__ inline void
 store_bytes(void *p, const words &w)
 {
     if constexpr (kBytes == 16) {
-        store_words(p, w);
+        ptx::store_global(p, w.word);
     } else if constexpr (kBytes == 8) {
         *static_cast<uint2 *>(p) = make_uint2(w.word[0], w.word[1]);
     } else if constexpr (kBytes == 4) {

@@ -43,7 +43,7 @@ opaque(uint32_t &x)
     asm volatile("" : "+r"(x));
 }
 
-// ---- loads --------------------------------------------------------------------------------------
+// ---- loads and stores ---------------------------------------------------------------------------
 
 // 16 bytes, asked for here and not where they are used: before loads that what follows waits for.
 __device__ inline void
@@ -52,6 +52,15 @@ load_first(const void *from, uint32_t (&word)[4])
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                  : "l"(from)
+                 : "memory");
+}
+
+// 16 bytes to global memory by one instruction.
+__device__ inline void
+store_global(void *p, const uint32_t (&x)[4])
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
                  : "memory");
 }
 
@@ -149,6 +158,15 @@ log2_approx(float x)
 {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within 1 ulp; of what is below the normal numbers, and to it, 0 and infinity.
+__device__ inline float
+reciprocal_approx(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
