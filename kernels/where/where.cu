@@ -9,25 +9,6 @@
 
 namespace aicf::where {
 
-template <int kBytes> struct bits;
-template <> struct bits<1> {
-    using type = uint8_t;
-};
-template <> struct bits<2> {
-    using type = uint16_t;
-};
-template <> struct bits<4> {
-    using type = uint32_t;
-};
-template <> struct bits<8> {
-    using type = uint64_t;
-};
-template <typename T> struct element_of : bits<static_cast<int>(sizeof(T))> {};
-template <> struct element_of<aicf_bool> {
-    using type = aicf_bool;
-};
-template <typename T> using element_t = typename element_of<T>::type;
-
 struct choose {
     template <typename V> __device__ V operator()(bool cond, V a, V b) const
     {
@@ -83,14 +64,14 @@ views_of(
         aicf_stream stream)                                                                  \
     {                                                                                        \
         using namespace aicf::where;                                                         \
-        return vec_of<element_t<T>>(cond, a, b, out, C, stream);                             \
+        return vec_of<aicf::bits_t<T>>(cond, a, b, out, C, stream);                          \
     }                                                                                        \
     aicf_status aicf_cuda_where_strided_##suffix(                                            \
         const aicf_view *cond, const aicf_view *a, const aicf_view *b, const aicf_view *out, \
         int64_t, int64_t, int64_t, aicf_stream stream)                                       \
     {                                                                                        \
         using namespace aicf::where;                                                         \
-        return views_of<element_t<T>>(cond, a, b, out, stream);                              \
+        return views_of<aicf::bits_t<T>>(cond, a, b, out, stream);                           \
     }
 
 LAUNCHERS(float, f32)

@@ -124,6 +124,27 @@ of_value(value_t<T> x)
     }
 }
 
+// T by the size of its elements alone: an unsigned integer, and aicf_bool, of which any byte but 0
+// is to be written as 1.
+template <int kBytes> struct bits_of_size;
+template <> struct bits_of_size<1> {
+    using type = uint8_t;
+};
+template <> struct bits_of_size<2> {
+    using type = uint16_t;
+};
+template <> struct bits_of_size<4> {
+    using type = uint32_t;
+};
+template <> struct bits_of_size<8> {
+    using type = uint64_t;
+};
+template <typename T> struct bits_of : bits_of_size<static_cast<int>(sizeof(T))> {};
+template <> struct bits_of<aicf_bool> {
+    using type = aicf_bool;
+};
+template <typename T> using bits_t = typename bits_of<T>::type;
+
 // ---- packs --------------------------------------------------------------------------------------
 
 constexpr int kPackBytes = 16; // the widest access of one thread
