@@ -110,7 +110,7 @@ inline int64_t
 splits_for(const problem &p, int64_t blocks, int64_t bytes)
 {
     int64_t wave = bytes / kWave > kLongSplit ? 2 * kWave : kWave;
-    int64_t want = ceil_div(wave, blocks), room = kMostPartials / p.outs;
+    int64_t want = wave / blocks, room = kMostPartials / p.outs;
     want = want < room ? want : room;
     want = want < kMostSplits ? want : kMostSplits;
     want = want < p.length / kLeastSplit ? want : p.length / kLeastSplit;
@@ -126,12 +126,15 @@ cut_of(int64_t units, int64_t splits, int64_t grain)
 }
 
 // Nanoseconds, about, of `blocks` blocks of `threads` with `units` reads of `bytes` each: a thread
-// has kUnroll reads on their way in some 1300, the machine reads 4000 bytes in one.
+// has kUnroll reads on their way in some 1300, the machine, where it is full, reads 4000 bytes in
+// one.
 inline double
 time_of(int64_t blocks, int threads, int64_t units, int bytes)
 {
     double whole = static_cast<double>(blocks) * static_cast<double>(units) * bytes / 4000;
+    double full = static_cast<double>(blocks) * threads / static_cast<double>(kFill);
     double block = static_cast<double>(ceil_div(units, int64_t{threads} * kUnroll)) * 1300;
+    whole /= full < 1 ? full : 1;
     return block > whole ? block : whole;
 }
 
