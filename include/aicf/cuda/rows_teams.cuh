@@ -1,0 +1,273 @@
+// Part of rows.cuh: the threads that share a row, and what they reduce over it.
+#ifndef AICF_CUDA_ROWS_TEAMS_CUH
+#define AICF_CUDA_ROWS_TEAMS_CUH
+
+#include <aicf/cuda/rows_held.cuh>
+
+namespace aicf::rows {
+
+// ---- reductions ---------------------------------------------------------------------------------
+
+// What is reduced: kCount floats that are combined as one, in an order that only the shape sets.
+struct add {
+    __device__ static float identity(int)
+    {
+        return 0.0f;
+    }
+
+    template <int kCount>
+    __device__ void operator()(float (&a)[kCount], const float (&b)[kCount]) const
+    {
+#pragma unroll
+        for (int i = 0; i < kCount; i++) {
+            a[i] += b[i];
+        }
+    }
+};
+
+// Over groups of `width` neighbouring lanes, a power of two; every lane has the result. Rows go
+// side by side, so that their shuffles overlap.
+template <int kRows, int kCount, typename Combine>
+__device__ inline void
+reduce_lanes(float (&v)[kRows][kCount], int width, Combine combine)
+{
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+        if (distance < width) {
+            float other[kRows][kCount];
+#pragma unroll
+            for (int r = 0; r < kRows; r++) {
+#pragma unroll
+                for (int i = 0; i < kCount; i++) {
+                    other[r][i] = __shfl_xor_sync(0xffffffff, v[r][i], distance);
+                }
+            }
+#pragma unroll
+            for (int r = 0; r < kRows; r++) {
+                combine(v[r], other[r]);
+            }
+        }
+    }
+}
+
+// ---- teams --------------------------------------------------------------------------------------
+
+// Each has: row(r, kRows), the index of the r-th of the rows that this thread takes part in, which
+// may be past the last one; span_of(x, shape, row), what it has of it; lanes(v, combine), which
+// reduces over those of the team that are in one warp; across(v, combine), over its warps, of which
+// each has one value in all lanes; reduce(v, combine), both. All threads of a block go through
+// these together.
+
+struct lanes_team {
+    using place = span;
+    int width;  // 16 or 32
+    int64_t at; // index of the block
+
+    __device__ lanes_team(int threads, int64_t block = blockIdx.x) : width(threads), at(block)
+    {
+    }
+
+    __device__ int64_t row(int r, int rows) const
+    {
+        unsigned shift = width == kWarp ? 5 : 4;
+        return (at * (blockDim.x >> shift) + (threadIdx.x >> shift)) * rows + r;
+    }
+
+    template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
+    {
+        int rank = static_cast<int>(threadIdx.x) & (width - 1);
+        return row < s.count ? rows::span_of(x + row * s.n, s, rank, width) : nothing();
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, width, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&)[kRows][kCount], Combine)
+    {
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+    }
+};
+
+struct block_team {
+    using place = span;
+    int round = 0; // two buffers take turns, so that one barrier a reduction is enough
+
+    __device__ int64_t row(int, int) const
+    {
+        return blockIdx.x;
+    }
+
+    template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
+    {
+        int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
+        return rows::span_of(x + row * s.n, s, rank, team);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, kWarp, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+        across(v, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&v)[kRows][kCount], Combine combine)
+    {
+        static_assert(kRows == 1, "a block has one row");
+        __shared__ float warps[2][kCount][kMostWarps];
+        int lane = static_cast<int>(threadIdx.x) % kWarp;
+        int count = static_cast<int>(blockDim.x) / kWarp;
+
+        if (lane == 0) {
+            for (int i = 0; i < kCount; i++) {
+                warps[round][i][threadIdx.x / kWarp] = v[0][i];
+            }
+        }
+        __syncthreads();
+        int from = lane % kMostWarps;
+#pragma unroll
+        for (int i = 0; i < kCount; i++) {
+            v[0][i] = from < count ? warps[round][i][from] : Combine::identity(i);
+        }
+        reduce_lanes(v, kMostWarps, combine);
+        round ^= 1;
+    }
+};
+
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+struct cluster_team {
+    using place = span;
+    int round = 0;
+    bool met = false; // whether the blocks of the cluster are known to have started
+
+    __device__ cluster_team()
+    {
+        ptx::cluster_arrive();
+    }
+
+    __device__ int64_t row(int, int) const
+    {
+        return ptx::cluster_index();
+    }
+
+    template <typename T> __device__ span span_of(const T *x, const shape &s, int64_t row) const
+    {
+        int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
+        int part = static_cast<int>(ptx::cluster_rank());
+        return rows::span_of(x + row * s.n, s, rank, team, part);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, kWarp, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+        across(v, combine);
+    }
+
+    // Each warp writes what it has into every block of the cluster.
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&v)[kRows][kCount], Combine combine)
+    {
+        static_assert(kRows == 1, "a cluster has one row");
+        constexpr int kEntries = kClusterBlocks * kMostWarps;
+        __shared__ float warps[2][kCount][kEntries];
+        int lane = static_cast<int>(threadIdx.x) % kWarp;
+        int count = static_cast<int>(blockDim.x) / kWarp;
+        int blocks = static_cast<int>(ptx::cluster_size());
+        int mine =
+            static_cast<int>(ptx::cluster_rank()) * count + static_cast<int>(threadIdx.x) / kWarp;
+
+        if (!met) {
+            ptx::cluster_wait();
+            met = true;
+        }
+        if (lane < blocks) {
+#pragma unroll
+            for (int i = 0; i < kCount; i++) {
+                uint32_t here = ptx::shared_address(&warps[round][i][mine]);
+                ptx::store_cluster(
+                    ptx::address_in_block(here, static_cast<uint32_t>(lane)), v[0][i]);
+            }
+        }
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+
+#pragma unroll
+        for (int i = 0; i < kCount; i++) {
+            v[0][i] = Combine::identity(i);
+        }
+        for (int from = lane; from < count * blocks; from += kWarp) {
+            float other[kCount];
+#pragma unroll
+            for (int i = 0; i < kCount; i++) {
+                other[i] = warps[round][i][from];
+            }
+            combine(v[0], other);
+        }
+        reduce_lanes(v, kWarp, combine);
+        round ^= 1;
+    }
+};
+#endif
+
+// Of rows that fill their lanes: `whole_span` says when. Wider ones gain nothing by that: without
+// the branches between packs the compiler holds too many of them unpacked at once.
+
+template <int kWidth> struct whole_lanes_team {
+    using place = whole_span;
+
+    __device__ int64_t row(int r, int rows) const
+    {
+        int64_t team = blockIdx.x * int64_t{blockDim.x / kWidth} + threadIdx.x / kWidth;
+        return team * rows + r;
+    }
+
+    template <typename T>
+    __device__ whole_span span_of(const T *, const shape &s, int64_t row) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        return {static_cast<int>(threadIdx.x) % kWidth * kSize, kWidth * kSize, row < s.count};
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, kWidth, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&)[kRows][kCount], Combine)
+    {
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+    }
+};
+
+} // namespace aicf::rows
+
+#endif
