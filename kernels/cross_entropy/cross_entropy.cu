@@ -118,7 +118,8 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
     rows::shape shape = {p.lines, static_cast<int>(p.rule.C), p.team};
     rows::held<T, kPacks> x[kRows];
     rows::span at[kRows];
-    float top[kRows][1], sum[kRows][1], smoothed[kRows][2] = {}, shift[kRows], at_target[kRows];
+    float top[kRows][1], sum[kRows][1], smoothed[kRows][2] = {}, shift[kRows] = {},
+                                        at_target[kRows];
     int64_t target[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
@@ -152,13 +153,24 @@ lanes_rows(const operands<T> &p, rows::lanes_team team, float (&sums)[2])
         team.lanes(smoothed, rows::add{});
     }
 
+    // Lane r of a team finishes its row r, all of them at once.
+    int lane = static_cast<int>(threadIdx.x) % p.team;
+    int64_t line = team.row(lane, kRows), t = target[0];
+    float total[2] = {top[0][0], sum[0][0]}, x_t = at_target[0], by = shift[0];
 #pragma unroll
-    for (int r = 0; r < kRows; r++) {
-        int64_t row = team.row(r, kRows);
-        if (static_cast<int>(threadIdx.x) % p.team == r && row < p.lines) {
-            float total[2] = {top[r][0], sum[r][0]};
-            finish(p, row, target[r], at_target[r], total, smoothed[r], shift[r], sums);
+    for (int r = 1; r < kRows; r++) {
+        if (lane == r) {
+            total[0] = top[r][0];
+            total[1] = sum[r][0];
+            smoothed[0][0] = smoothed[r][0];
+            smoothed[0][1] = smoothed[r][1];
+            t = target[r];
+            x_t = at_target[r];
+            by = shift[r];
         }
+    }
+    if (lane < kRows && line < p.lines) {
+        finish(p, line, t, x_t, total, smoothed[0], by, sums);
     }
 }
 
