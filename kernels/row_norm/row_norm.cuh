@@ -14,7 +14,7 @@
 
 #include <cfloat>
 
-#include <aicf/cuda/rows.cuh>
+#include <aicf/cuda/columns.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -39,6 +39,7 @@ template <typename T> struct operands {
 // Element x becomes (x * scale - mean - shift) * factor: `mean` is an f32, `shift` what it lacks.
 struct terms {
     float scale = 1.0f, mean = 0.0f, shift = 0.0f, factor = 0.0f;
+    float squares = 0.0f; // the sum of the squared deviations
 
     __device__ float deviation(float x) const
     {
@@ -54,6 +55,7 @@ struct terms {
     __device__ void settle(const float (&sum)[2], float count, float eps)
     {
         shift = kCentred ? sum[0] / count : 0.0f;
+        squares = sum[1];
         float var = fmaxf(sum[1] / count - shift * shift, 0.0f);
         if (scale == 1.0f) {
             factor = 1.0f / sqrtf(var + eps);
@@ -65,7 +67,7 @@ struct terms {
     }
 
     // Whether the row is to be taken again; then it is scaled down.
-    __device__ bool overflowed(float squares)
+    __device__ bool overflowed()
     {
         if (scale < 1.0f || squares <= FLT_MAX) {
             return false;
@@ -215,7 +217,7 @@ settle(
 #pragma unroll
         for (int r = 0; r < kRows; r++) {
             t[r].settle(sums[r], count, p.eps);
-            again = t[r].overflowed(sums[r][1]) || again;
+            again = t[r].overflowed() || again;
         }
         again = __any_sync(0xffffffff, again); // teams of lanes share a warp
     }
@@ -258,6 +260,149 @@ body(const operands<T> &p, Team &team)
             t[r].save(p, row);
         }
     }
+}
+
+// ---- rows of teams that stay --------------------------------------------------------------------
+
+constexpr int kStayPacks = 4;     // of a thread, of packed rows
+constexpr int kStayThreads = 640; // of a multiprocessor, at 96 registers each
+
+template <typename T, int kSize>
+constexpr int kStayUnits = kSize == 1 ? columns::kMine : kStayPacks;
+
+// A row, as far as a thread has it: the units rank, rank + size, ... below N / kSize.
+template <typename T, int kSize, int kUnits> struct stay_row {
+    columns::unit<T, kSize> x[kUnits];
+
+    __device__ void load(const operands<T> &p, const columns::place &at, int64_t r)
+    {
+        int units = p.shape.n / kSize;
+#pragma unroll
+        for (int k = 0; k < kUnits; k++) {
+            int u = at.rank + k * at.size;
+            if (u < units) {
+                x[k].load(p.x + r * p.shape.n + int64_t{u} * kSize);
+            }
+        }
+    }
+};
+
+// Calls f(unit, its elements) for what a thread has of a row.
+template <typename T, int kSize, int kUnits, typename Function>
+__device__ inline void
+each_unit(
+    const operands<T> &p, const columns::place &at, stay_row<T, kSize, kUnits> &row, Function f)
+{
+    int units = p.shape.n / kSize;
+#pragma unroll
+    for (int k = 0; k < kUnits; k++) {
+        int u = at.rank + k * at.size;
+        if (u < units) {
+            float x[kSize];
+            row.x[k].unpack(x);
+            f(u, x);
+        }
+    }
+}
+
+// A warp sums its elements and then their deviations from its own mean; the team's warps exchange
+// that once, and join it about the mean of all.
+template <int kSize, int kUnits, typename T, typename Team>
+__device__ inline void
+settle_staying(
+    const operands<T> &p, Team &team, const columns::place &at, float warp_count,
+    stay_row<T, kSize, kUnits> &row, terms &t)
+{
+    float mean[1][1] = {}, sums[1][2] = {};
+    if (kCentred) {
+        each_unit(p, at, row, [&](int, const float(&x)[kSize]) {
+#pragma unroll
+            for (int lane = 0; lane < kSize; lane++) {
+                mean[0][0] += x[lane] * t.scale;
+            }
+        });
+        rows::reduce_lanes(mean, rows::kWarp, rows::add{});
+        mean[0][0] = warp_count > 0.0f ? mean[0][0] / warp_count : 0.0f;
+        t.mean = mean[0][0];
+    }
+    each_unit(p, at, row, [&](int, const float(&x)[kSize]) {
+#pragma unroll
+        for (int lane = 0; lane < kSize; lane++) {
+            float d = t.deviation(x[lane]);
+            sums[0][0] += d;
+            sums[0][1] += d * d;
+        }
+    });
+    rows::reduce_lanes(sums, rows::kWarp, rows::add{});
+
+    float whole = static_cast<float>(p.shape.n);
+    if (at.size > rows::kWarp) {
+        float mine[4] = {warp_count, mean[0][0], sums[0][0], sums[0][1]};
+        int count = team.exchange(mine);
+        int lane = static_cast<int>(threadIdx.x) % rows::kWarp;
+        if (kCentred) {
+            mean[0][0] = 0.0f;
+            for (int from = lane; from < count; from += rows::kWarp) {
+                mean[0][0] += team.entry(0, from) * team.entry(1, from);
+            }
+            rows::reduce_lanes(mean, rows::kWarp, rows::add{});
+            t.mean = mean[0][0] / whole;
+        }
+        sums[0][0] = sums[0][1] = 0.0f;
+        for (int from = lane; from < count; from += rows::kWarp) {
+            float apart = kCentred ? team.entry(1, from) - t.mean : 0.0f;
+            float first = team.entry(2, from), moved = team.entry(0, from) * apart;
+            sums[0][0] += first + moved;
+            sums[0][1] += team.entry(3, from) + apart * (2.0f * first + moved);
+        }
+        team.next();
+        rows::reduce_lanes(sums, rows::kWarp, rows::add{});
+    }
+    t.settle(sums[0], whole, p.eps);
+}
+
+template <int kSize, typename T, typename Team>
+__device__ inline void
+stay_body(const operands<T> &p, Team &team)
+{
+    constexpr int kUnits = kStayUnits<T, kSize>;
+    columns::place at = columns::place_in(team);
+    stay_row<T, kSize, kUnits> now, next;
+    float warp_count[1][1] = {};
+
+    next.load(p, at, at.team);
+#pragma unroll
+    for (int k = 0; k < kUnits; k++) {
+        warp_count[0][0] += at.rank + k * at.size < p.shape.n / kSize ? float{kSize} : 0.0f;
+    }
+    rows::reduce_lanes(warp_count, rows::kWarp, rows::add{});
+#pragma unroll 1
+    for (int64_t r = at.team; r < p.shape.count; r += at.teams) {
+        now = next;
+        if (r + at.teams < p.shape.count) {
+            next.load(p, at, r + at.teams);
+        }
+        terms t;
+        settle_staying(p, team, at, warp_count[0][0], now, t);
+        if (t.overflowed()) { // the whole team alike
+            settle_staying(p, team, at, warp_count[0][0], now, t);
+        }
+        each_unit(p, at, now, [&](int u, const float(&x)[kSize]) {
+            write(p, p.out + r * p.shape.n, int64_t{u} * kSize, true, true, t, x);
+        });
+        if (at.rank == 0) {
+            t.save(p, r);
+        }
+    }
+}
+
+// Whether each row of all tensors starts on a 16-byte boundary.
+template <typename T>
+bool
+packed(const operands<T> &p)
+{
+    return p.shape.n % kPackSize<T> == 0 && phase_of(p.x) == 0 && phase_of(p.out) == 0 &&
+           phase_of(p.weight) == 0 && phase_of(p.bias) == 0;
 }
 
 template <typename T>

@@ -51,42 +51,9 @@ template <typename T> struct operands {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// 16 bytes, or one element, as they lie in memory.
-template <typename T, int kSize> struct unit {
-    static_assert(kSize == kPackSize<T>, "a pack or an element");
-    words held;
-
-    __device__ void load(const T *p)
-    {
-        held = load_words(p);
-    }
-
-    __device__ void unpack(float (&x)[kSize])
-    {
-        for (uint32_t &word : held.word) {
-            ptx::opaque(word); // else f32 of it are kept from one use to the next
-        }
-        aicf::unpack(held, x, T{});
-    }
-};
-
-template <typename T> struct unit<T, 1> {
-    T held;
-
-    __device__ void load(const T *p)
-    {
-        held = *p;
-    }
-
-    __device__ void unpack(float (&x)[1])
-    {
-        x[0] = to_f32(held);
-    }
-};
-
 // A row, as far as a thread has it: the units rank, rank + size, ... below N / kSize.
 template <typename T, int kSize, int kUnits> struct row {
-    unit<T, kSize> gy[kUnits], x[kUnits];
+    columns::unit<T, kSize> gy[kUnits], x[kUnits];
     float mean, rstd;
 
     __device__ void load(const operands<T> &p, const place &at, int64_t r)

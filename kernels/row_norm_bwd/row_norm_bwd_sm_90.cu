@@ -11,8 +11,7 @@ __launch_bounds__(kMostThreads, 1) cluster(const operands<T> p)
     body<kSize, kColumns / kSize>(p, team);
 }
 
-// Clusters of 2, 4 or 8 blocks: few machines have room for all of them at once, so that some blocks
-// wait, which costs no more than the last of them takes.
+// Clusters of 2, 4 or 8 blocks.
 template <typename T, int kSize>
 aicf_status
 launch_rows(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
@@ -23,7 +22,7 @@ launch_rows(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
     }
     int64_t columns = ceil_div(p.N, int64_t{parts} * kColumns);
     int threads = static_cast<int>(ceil_div(columns, rows::kWarp)) * rows::kWarp;
-    int64_t teams = kMachine / parts, most = most_teams(p.L, p.N);
+    int64_t teams = columns::clusters(parts), most = most_teams(p.L, p.N);
     teams = teams < most ? teams : most;
     return launch_both(p, out, teams, stream, [&] {
         return aicf::launch_cluster(

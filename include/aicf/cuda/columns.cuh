@@ -12,6 +12,81 @@ constexpr int kMine = 16;         // columns of a thread at most
 constexpr int kMostThreads = 512; // of a block
 constexpr int64_t kMachine = 132; // multiprocessors of the largest machines
 
+// ---- units
+// ---------------------------------------------------------------------------------------
+
+// 16 bytes, or one element, as they lie in memory.
+template <typename T, int kSize> struct unit {
+    static_assert(kSize == kPackSize<T>, "a pack or an element");
+    words held;
+
+    __device__ void load(const T *p)
+    {
+        held = load_words(p);
+    }
+
+    __device__ void unpack(float (&x)[kSize])
+    {
+        for (uint32_t &word : held.word) {
+            ptx::opaque(word); // else f32 of it are kept from one use to the next
+        }
+        aicf::unpack(held, x, T{});
+    }
+};
+
+template <typename T> struct unit<T, 1> {
+    T held;
+
+    __device__ void load(const T *p)
+    {
+        held = *p;
+    }
+
+    __device__ void unpack(float (&x)[1])
+    {
+        x[0] = to_f32(held);
+    }
+};
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+// A block whose warps exchange several floats each at once, by one barrier.
+struct block_team {
+    static constexpr int kMostFloats = 4;
+
+    uint32_t round = 0;
+
+    __device__ static float (&room())[2][kMostFloats][rows::kMostWarps]
+    {
+        __shared__ float entries[2][kMostFloats][rows::kMostWarps];
+        return entries;
+    }
+
+    // As in mail_team.
+    template <int kCount> __device__ int exchange(const float (&v)[kCount])
+    {
+        static_assert(kCount <= kMostFloats, "");
+        if (threadIdx.x % rows::kWarp == 0) {
+#pragma unroll
+            for (int i = 0; i < kCount; i++) {
+                room()[round & 1][i][threadIdx.x / rows::kWarp] = v[i];
+            }
+        }
+        __syncthreads();
+        return static_cast<int>(blockDim.x) / rows::kWarp;
+    }
+
+    __device__ float entry(int i, int from)
+    {
+        return room()[round & 1][i][from];
+    }
+
+    __device__ void next()
+    {
+        round++;
+    }
+};
+
 // ---- clusters -----------------------------------------------------------------------------------
 
 // A cluster whose blocks send each other what they reduce, each with its count of bytes to a
@@ -117,6 +192,14 @@ struct mail_team {
 };
 #endif
 
+// Clusters of so many whole multiprocessors that the largest machines run at once: each within one
+// of their groups of 16 or 18.
+inline int64_t
+clusters(int parts)
+{
+    return parts == 2 ? kMachine / 2 : 128 / parts;
+}
+
 // ---- places -------------------------------------------------------------------------------------
 
 // Which team of how many this thread is in, and which thread of how many in it.
@@ -137,6 +220,12 @@ place_in(const rows::lanes_team &team)
 
 __device__ inline place
 place_in(const rows::block_team &)
+{
+    return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+}
+
+__device__ inline place
+place_in(const block_team &)
 {
     return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
 }
