@@ -41,7 +41,8 @@ struct moments {
     __device__ void operator()(float (&a)[kFloats], const float (&b)[kFloats]) const
     {
         float count = a[0] + b[0];
-        float share = count > 0.0f ? b[0] / count : 0.0f, apart = b[1] - a[1];
+        // Within 2 ulp, which moves the mean by as little of `apart`.
+        float share = count > 0.0f ? __fdividef(b[0], count) : 0.0f, apart = b[1] - a[1];
         a[2] += b[2] + apart * apart * (a[0] * share);
         a[1] += apart * share;
         a[0] = count;
