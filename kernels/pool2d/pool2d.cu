@@ -29,6 +29,9 @@ using namespace window;
 // Rows of outs that a thread makes where windows are in pairs: at 2, five rows are loaded for two
 // that overlap, of which a lone thread for each would load six.
 constexpr int kBands = 2;
+// Outs of channels last, below which a thread each is faster than a thread a pack: there are then
+// no more blocks than multiprocessors.
+constexpr int64_t kFew = 1 << 18;
 // Blocks that a multiprocessor shall hold at least. Said, since else ptxas aims at twice as many,
 // and to that end waits for the first rows before it loads the last.
 constexpr int kResident = 4;
@@ -148,19 +151,25 @@ struct total {
     }
 };
 
+// A sum becomes a mean.
+template <typename Reduce>
+__device__ inline void
+finish(typename Reduce::state &s, const share &count)
+{
+    if constexpr (Reduce::kMean) {
+        s = count.of(s);
+    }
+}
+
 // Stores kSize outs, and their indices.
 template <typename Reduce, typename T, int kSize>
 __device__ inline void
-store_outs(
-    T *out, int64_t *indices, const typename Reduce::state (&s)[kSize], const float (&count)[kSize])
+store_outs(T *out, int64_t *indices, const typename Reduce::state (&s)[kSize])
 {
     float value[kSize];
 #pragma unroll
     for (int i = 0; i < kSize; i++) {
         value[i] = Reduce::value(s[i]);
-        if constexpr (Reduce::kMean) {
-            value[i] /= count[i];
-        }
     }
     store_lanes(out, value);
     if constexpr (Reduce::kIndices) {
@@ -248,7 +257,6 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
 #pragma unroll
     for (int b = 0; b < kBands; b++) {
         typename Reduce::state s[kOuts];
-        float count[kOuts];
         int first = most(2 * (band + b) - kPad, 0) * width;
 #pragma unroll
         for (int o = 0; o < kOuts; o++) {
@@ -257,23 +265,21 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             for (int r = 0; r < kWindow; r++) {
                 Reduce::merge(s[o], line[2 * b + r][o]);
             }
-            count[o] = static_cast<float>(
-                count_of(p.y, band + b, p.include_pad) *
-                count_of(p.z, pack * kOuts + o, p.include_pad));
+            finish<Reduce>(s[o], share_of(p.y, band + b, p.z, pack * kOuts + o, p.include_pad));
         }
         if (mine && band + b < p.y.outs) {
-            store_outs<Reduce>(p.out + to + b * p.z.outs, p.indices + to + b * p.z.outs, s, count);
+            store_outs<Reduce>(p.out + to + b * p.z.outs, p.indices + to + b * p.z.outs, s);
         }
     }
 }
 
 // ---- planes, any window -------------------------------------------------------------------------
 
-template <typename T> struct any_operands {
+template <typename T, typename Index> struct any_operands {
     const T *x;
     T *out;
     int64_t *indices;
-    axis<int64_t> y, z;
+    axis<Index> y, z;
     bool include_pad;
     digits packs, columns, rows; // packs: of channels, in nhwc
     int64_t threads;
@@ -292,29 +298,63 @@ elements_of(const axis<Index> &a, Index o)
     return {most<Index>(begin, 0), least<Index>(begin + a.window, a.size)};
 }
 
-template <typename Reduce, typename T>
-__global__ void
-__launch_bounds__(kBlock) element(const __grid_constant__ any_operands<T> p)
+// Takes the elements [w.begin, w.end) of kRows rows from `row` on, which end at h.end, kColumns of
+// each on their way at once: packs of kSize, `pitch` apart.
+template <typename Reduce, int kRows, int kColumns, int kSize, typename T, typename Index>
+__device__ inline void
+take_rows(
+    typename Reduce::state (&s)[kSize], const T *x, Index pitch, const axis<Index> &z, Index row,
+    span<Index> h, span<Index> w)
 {
+    for (Index column = w.begin; column < w.end; column += kColumns) {
+        lanes<T, kSize> held[kRows][kColumns];
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+#pragma unroll
+            for (int c = 0; c < kColumns; c++) {
+                held[r][c].fill(Reduce::template padding<T>());
+                if (row + r < h.end && column + c < w.end) {
+                    held[r][c].load(x + ((row + r) * z.size + column + c) * pitch);
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+#pragma unroll
+            for (int c = 0; c < kColumns; c++) {
+                float values[kSize];
+                held[r][c].unpack(values);
+#pragma unroll
+                for (int i = 0; i < kSize; i++) {
+                    Reduce::take(s[i], values[i], (row + r) * z.size + column + c);
+                }
+            }
+        }
+    }
+}
+
+// Windows of up to kWindow squared at once; of 0, any, four elements of a row at once.
+template <typename Reduce, typename T, typename Index, int kWindow>
+__global__ void
+__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<T, Index> p)
+{
+    constexpr int kRows = kWindow > 0 ? kWindow : 1, kColumns = kWindow > 0 ? kWindow : 4;
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (thread >= p.threads) {
         return;
     }
     int64_t plane = thread;
-    int64_t q = p.columns.take(plane), o = p.rows.take(plane);
-    span<int64_t> h = elements_of(p.y, o), w = elements_of(p.z, q);
+    Index q = static_cast<Index>(p.columns.take(plane));
+    Index o = static_cast<Index>(p.rows.take(plane));
+    span<Index> h = elements_of(p.y, o), w = elements_of(p.z, q);
     const T *x = p.x + plane * p.y.size * p.z.size;
 
     typename Reduce::state s[1] = {Reduce::start(h.begin * p.z.size + w.begin)};
-    for (int64_t row = h.begin; row < h.end; row++) {
-#pragma unroll 4
-        for (int64_t at = row * p.z.size + w.begin; at < row * p.z.size + w.end; at++) {
-            Reduce::take(s[0], to_f32(x[at]), at);
-        }
+    for (Index row = h.begin; row < h.end; row += kRows) {
+        take_rows<Reduce, kRows, kColumns>(s, x, Index{1}, p.z, row, h, w);
     }
-    float count[1] = {
-        static_cast<float>(count_of(p.y, o, p.include_pad) * count_of(p.z, q, p.include_pad))};
-    store_outs<Reduce>(p.out + thread, p.indices + thread, s, count);
+    finish<Reduce>(s[0], share_of(p.y, o, p.z, q, p.include_pad));
+    store_outs<Reduce>(p.out + thread, p.indices + thread, s);
 }
 
 // ---- channels last ------------------------------------------------------------------------------
@@ -399,21 +439,21 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 #pragma unroll
     for (int b = 0; b < kBands; b++) {
         int64_t at = to + int64_t{b} * p.z.outs * channels;
-        float count[kSize];
+        share count = share_of(p.y, band + b, p.z, q, p.include_pad);
 #pragma unroll
         for (int i = 0; i < kSize; i++) {
-            count[i] = static_cast<float>(
-                count_of(p.y, band + b, p.include_pad) * count_of(p.z, q, p.include_pad));
+            finish<Reduce>(s[b][i], count);
         }
         if (band + b < p.y.outs) {
-            store_outs<Reduce>(p.out + at, p.indices + at, s[b], count);
+            store_outs<Reduce>(p.out + at, p.indices + at, s[b]);
         }
     }
 }
 
 template <typename Reduce, typename T, int kSize>
 __global__ void
-__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T> p)
+__launch_bounds__(kBlock, kResident - 1)
+    any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {
@@ -431,25 +471,14 @@ __launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T> p)
         s[i] = Reduce::start(h.begin * p.z.size + w.begin);
     }
     for (int64_t row = h.begin; row < h.end; row++) {
-#pragma unroll 4
-        for (int64_t at = row * p.z.size + w.begin; at < row * p.z.size + w.end; at++) {
-            lanes<T, kSize> held;
-            float values[kSize];
-            held.load(x + at * channels);
-            held.unpack(values);
-#pragma unroll
-            for (int i = 0; i < kSize; i++) {
-                Reduce::take(s[i], values[i], at);
-            }
-        }
+        take_rows<Reduce, 1, 4>(s, x, channels, p.z, row, h, w);
     }
-    float count[kSize];
+    share count = share_of(p.y, o, p.z, q, p.include_pad);
 #pragma unroll
     for (int i = 0; i < kSize; i++) {
-        count[i] =
-            static_cast<float>(count_of(p.y, o, p.include_pad) * count_of(p.z, q, p.include_pad));
+        finish<Reduce>(s[i], count);
     }
-    store_outs<Reduce>(p.out + to, p.indices + to, s, count);
+    store_outs<Reduce>(p.out + to, p.indices + to, s);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -498,8 +527,8 @@ launch_pairs(const problem &p, const tensors<T> &t, aicf_stream stream)
             part.x,
             part.out,
             part.indices,
-            narrow(p.y),
-            narrow(p.x),
+            axis_of<int>(p.y),
+            axis_of<int>(p.x),
             p.include_pad,
             divider_of(packs),
             divider_of(bands),
@@ -510,30 +539,41 @@ launch_pairs(const problem &p, const tensors<T> &t, aicf_stream stream)
     });
 }
 
-template <typename T, bool kIndices>
+template <typename Reduce, typename T, typename Index, int kWindow>
 aicf_status
-launch_planes(const problem &p, const tensors<T> &t, aicf_stream stream)
+launch_elements(const problem &p, const tensors<T> &t, aicf_stream stream)
 {
-    constexpr int kSize = kinds<T, kIndices>::kSize;
-    if (in_pairs(p) && p.x.size % kSize == 0 && p.x.outs == p.x.size / 2 &&
-        t.aligned_for(kSize, kSize / 2)) {
-        return p.x.window == 2 ? launch_pairs<T, kIndices, 2>(p, t, stream)
-                               : launch_pairs<T, kIndices, 3>(p, t, stream);
-    }
     int64_t threads = p.images * p.channels * p.y.outs * p.x.outs;
-    any_operands<T> o = {
+    any_operands<T, Index> o = {
         t.x,
         t.out,
         t.indices,
-        p.y,
-        p.x,
+        axis_of<Index>(p.y),
+        axis_of<Index>(p.x),
         p.include_pad,
         {},
         digits_of(p.x.outs, threads),
         digits_of(p.y.outs, threads),
         threads};
-    return launch(
-        element<typename kinds<T, kIndices>::wide, T>, blocks_of(threads), kBlock, 0, stream, o);
+    return launch(element<Reduce, T, Index, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
+}
+
+template <typename T, bool kIndices>
+aicf_status
+launch_planes(const problem &p, const tensors<T> &t, aicf_stream stream)
+{
+    constexpr int kSize = kinds<T, kIndices>::kSize;
+    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % kSize == 0 && p.x.outs == p.x.size / 2 &&
+        t.aligned_for(kSize, kSize / 2)) {
+        return p.x.window == 2 ? launch_pairs<T, kIndices, 2>(p, t, stream)
+                               : launch_pairs<T, kIndices, 3>(p, t, stream);
+    }
+    bool narrow = is_narrow(p, 1);
+    if (narrow && p.y.window <= 3 && p.x.window <= 3) {
+        return launch_elements<typename kinds<T, kIndices>::narrow, T, int, 3>(p, t, stream);
+    }
+    return narrow ? launch_elements<typename kinds<T, kIndices>::narrow, T, int, 0>(p, t, stream)
+                  : launch_elements<typename kinds<T, kIndices>::wide, T, int64_t, 0>(p, t, stream);
 }
 
 template <typename T, bool kIndices, int kWindow>
@@ -550,8 +590,8 @@ launch_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
             part.x,
             part.out,
             part.indices,
-            narrow(p.y),
-            narrow(p.x),
+            axis_of<int>(p.y),
+            axis_of<int>(p.x),
             p.include_pad,
             divider_of(packs),
             divider_of(p.x.outs),
@@ -569,7 +609,7 @@ launch_any_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
 {
     int64_t packs = p.channels / kSize;
     int64_t threads = p.images * p.y.outs * p.x.outs * packs;
-    any_operands<T> o = {
+    any_operands<T, int64_t> o = {
         t.x,
         t.out,
         t.indices,
@@ -593,15 +633,17 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
     if (p.channels % kSize != 0 || !t.aligned_for(kSize, kSize)) {
         return launch_any_pixels<T, kIndices, 1>(p, t, stream);
     }
-    bool pairs = p.y.window == p.x.window && p.y.stride == 2 && p.x.stride == 2 &&
-                 p.y.size + 4 <= kNarrow / p.x.size / p.channels;
+    bool pairs =
+        p.y.window == p.x.window && p.y.stride == 2 && p.x.stride == 2 && is_narrow(p, p.channels);
     if (pairs && p.x.window == 2) {
         return launch_pixels<T, kIndices, 2>(p, t, stream);
     }
     if (pairs && p.x.window == 3) {
         return launch_pixels<T, kIndices, 3>(p, t, stream);
     }
-    return launch_any_pixels<T, kIndices, kSize>(p, t, stream);
+    return p.images * p.y.outs * p.x.outs * p.channels < kFew
+               ? launch_any_pixels<T, kIndices, 1>(p, t, stream)
+               : launch_any_pixels<T, kIndices, kSize>(p, t, stream);
 }
 
 } // namespace aicf::AICF_OP

@@ -72,6 +72,23 @@ typedef struct place {
         }                                                                                        \
     }                                                                                            \
                                                                                                  \
+    /* The same where each window has one element, which its index names. */                     \
+    static void named_##s(                                                                       \
+        const pool *p, aicf_acc_##s *value, aicf_span w, aicf_span q, int64_t line, int64_t row) \
+    {                                                                                            \
+        const uint64_t elements = (uint64_t)(w.end - w.begin);                                   \
+        const uint64_t window = (uint64_t)p->z.window;                                           \
+        const uint64_t before = (uint64_t)(row * p->z.size);                                     \
+        for (int64_t o = q.begin; o < q.end; o++) {                                              \
+            const uint64_t column = (uint64_t)p->indices[line + o] - before;                     \
+            const uint64_t first = (uint64_t)(o * p->z.stride - p->z.pad);                       \
+            const uint64_t place = column - (uint64_t)w.begin;                                   \
+            if (place < elements && column - first < window) {                                   \
+                value[place] += aicf_load_##s((const T *)p->gy + line + o);                      \
+            }                                                                                    \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
     /* Elements `w` of one row of a plane. */                                                    \
     static void row_##s(const pool *p, int64_t plane, int64_t row, aicf_span w)                  \
     {                                                                                            \
@@ -81,7 +98,12 @@ typedef struct place {
         aicf_acc_##s value[LINE] = {0};                                                          \
         for (int64_t o = rows.begin; o < rows.end && q.begin < q.end; o++) {                     \
             const int64_t height = aicf_axis_count(&p->y, o, p->include_pad);                    \
-            windows_##s(p, value, w, q, (plane * p->y.outs + o) * p->z.outs, row, height);       \
+            const int64_t line = (plane * p->y.outs + o) * p->z.outs;                            \
+            if (LARGEST) {                                                                       \
+                named_##s(p, value, w, q, line, row);                                            \
+            } else {                                                                             \
+                windows_##s(p, value, w, q, line, row, height);                                  \
+            }                                                                                    \
         }                                                                                        \
         T *gx = (T *)p->gx + (plane * p->y.size + row) * p->z.size;                              \
         for (int64_t i = w.begin; i < w.end; i++) {                                              \

@@ -126,11 +126,11 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             row[r].at[kOuts] = last ? -1 : near ? index : narrow_index(at_beside[r]);
         }
         if constexpr (!kLargest) {
-            int height = count_of(p.y, band + r, p.include_pad);
 #pragma unroll
             for (int o = 0; o < kOuts + kMore; o++) {
-                int width = count_of(p.z, pack * kOuts + o, p.include_pad);
-                row[r].value[o] /= static_cast<float>(height * width);
+                int column = pack * kOuts + o;
+                share count = share_of(p.y, band + r, p.z, column, p.include_pad);
+                row[r].value[o] = count.of(row[r].value[o]);
             }
         }
     }
@@ -157,55 +157,103 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
 
 // ---- planes, any window -------------------------------------------------------------------------
 
-template <typename T> struct any_operands {
+template <typename T, typename Index> struct any_operands {
     const T *gy;
     const int64_t *indices;
     T *gx;
-    axis<int64_t> y, z;
+    axis<Index> y, z;
     bool include_pad;
     digits packs, columns, rows; // of elements; packs: of channels, in nhwc
     digits y_stride, z_stride;
     int64_t threads;
 };
 
-struct span {
-    int64_t begin, end;
+template <typename Index> struct span {
+    Index begin, end;
 };
 
 // The windows that hold element i.
-__device__ inline span
-windows_of(const axis<int64_t> &a, const digits &stride, int64_t i)
+template <typename Index>
+__device__ inline span<Index>
+windows_of(const axis<Index> &a, const digits &stride, Index i)
 {
-    int64_t at = i + a.pad;
-    int64_t begin = at < a.window ? 0 : stride.quotient(at - a.window) + 1;
-    return {begin, least(stride.quotient(at) + 1, a.outs)};
+    Index at = i + a.pad;
+    Index begin = at < a.window ? 0 : static_cast<Index>(stride.quotient(at - a.window)) + 1;
+    return {begin, least(static_cast<Index>(stride.quotient(at)) + 1, a.outs)};
 }
 
-template <typename T>
-__global__ void
-__launch_bounds__(kBlock) element(const __grid_constant__ any_operands<T> p)
+// Adds what element `at` gets of the windows [columns.begin, columns.end) of kRows rows of them
+// from `row` on, which end at rows.end, kColumns of each on their way at once: packs of kEach,
+// `pitch` apart from `from` on.
+template <typename T, int kRows, int kColumns, int kEach, typename Index>
+__device__ inline void
+add_windows(
+    float (&sum)[kEach], const any_operands<T, Index> &p, int64_t from, Index pitch, Index row,
+    span<Index> rows, span<Index> columns, int64_t at)
 {
+    for (Index column = columns.begin; column < columns.end; column += kColumns) {
+        lanes<T, kEach> held[kRows][kColumns];
+        int64_t index[kRows][kColumns][kEach];
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+#pragma unroll
+            for (int c = 0; c < kColumns; c++) {
+                int64_t window = from + ((row + r) * p.z.outs + column + c) * pitch;
+                held[r][c].fill(0);
+#pragma unroll
+                for (int i = 0; i < kEach; i++) {
+                    index[r][c][i] = -1;
+                }
+                if (row + r < rows.end && column + c < columns.end) {
+                    held[r][c].load(p.gy + window);
+                    if constexpr (kLargest) {
+                        load_indices(p.indices + window, index[r][c]);
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+#pragma unroll
+            for (int c = 0; c < kColumns; c++) {
+                float values[kEach];
+                held[r][c].unpack(values);
+                if constexpr (kLargest) {
+#pragma unroll
+                    for (int i = 0; i < kEach; i++) {
+                        sum[i] += index[r][c][i] == at ? values[i] : 0.0f;
+                    }
+                } else if (row + r < rows.end && column + c < columns.end) {
+                    share count = share_of(p.y, row + r, p.z, column + c, p.include_pad);
+#pragma unroll
+                    for (int i = 0; i < kEach; i++) {
+                        sum[i] += count.of(values[i]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Elements in up to kMost squared windows, which are met at once; of 0, any, four of a row at once.
+template <typename T, typename Index, int kMost>
+__global__ void
+__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<T, Index> p)
+{
+    constexpr int kRows = kMost > 0 ? kMost : 1, kColumns = kMost > 0 ? kMost : 4;
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (thread >= p.threads) {
         return;
     }
     int64_t plane = thread;
-    int64_t w = p.columns.take(plane), h = p.rows.take(plane);
-    span rows = windows_of(p.y, p.y_stride, h), columns = windows_of(p.z, p.z_stride, w);
+    Index w = static_cast<Index>(p.columns.take(plane));
+    Index h = static_cast<Index>(p.rows.take(plane));
+    span<Index> rows = windows_of(p.y, p.y_stride, h), columns = windows_of(p.z, p.z_stride, w);
 
     float sum[1] = {};
-    for (int64_t o = rows.begin; o < rows.end; o++) {
-        int64_t from = (plane * p.y.outs + o) * p.z.outs;
-        int64_t height = kLargest ? 1 : count_of(p.y, o, p.include_pad);
-#pragma unroll 4
-        for (int64_t q = columns.begin; q < columns.end; q++) {
-            float value = to_f32(p.gy[from + q]);
-            if (kLargest) {
-                sum[0] += p.indices[from + q] == h * p.z.size + w ? value : 0.0f;
-            } else {
-                sum[0] += value / static_cast<float>(height * count_of(p.z, q, p.include_pad));
-            }
-        }
+    int64_t from = plane * p.y.outs * p.z.outs, at = int64_t{h} * p.z.size + w;
+    for (Index o = rows.begin; o < rows.end; o += kRows) {
+        add_windows<T, kRows, kColumns>(sum, p, from, Index{1}, o, rows, columns, at);
     }
     store_lanes(p.gx + thread, sum);
 }
@@ -244,13 +292,13 @@ template <typename T> struct channels {
         }
     }
 
-    __device__ windows<kSize<T>> open(float count) const
+    __device__ windows<kSize<T>> open(const share &count) const
     {
         windows<kSize<T>> w;
         held.unpack(w.value);
 #pragma unroll
         for (int i = 0; i < kSize<T>; i++) {
-            w.value[i] = kLargest ? w.value[i] : w.value[i] / count;
+            w.value[i] = kLargest ? w.value[i] : count.of(w.value[i]);
             w.at[i] = kLargest ? narrow_index(at[i]) : 0;
         }
         return w;
@@ -288,10 +336,8 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
     for (int r = 0; r < kSide; r++) {
 #pragma unroll
         for (int c = 0; c < kSide; c++) {
-            int count = kLargest ? 1
-                                 : count_of(p.y, o + r, p.include_pad) *
-                                       count_of(p.z, q + c, p.include_pad);
-            windows<kSize<T>> w = held[r][c].open(static_cast<float>(count));
+            share count = share_of(p.y, o + r, p.z, q + c, p.include_pad);
+            windows<kSize<T>> w = held[r][c].open(count);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 if (r <= beyond<kWindow>(i / 2) && c <= beyond<kWindow>(i % 2)) {
@@ -315,7 +361,8 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 
 template <typename T, int kEach>
 __global__ void
-__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T> p)
+__launch_bounds__(kBlock, kResident - 1)
+    any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {
@@ -323,34 +370,14 @@ __launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T> p)
     }
     int64_t width = p.packs.size * kEach, to = image * kEach;
     int64_t pack = p.packs.take(image) * kEach;
-    int64_t w = p.columns.take(image), h = p.rows.take(image), element = h * p.z.size + w;
-    span rows = windows_of(p.y, p.y_stride, h), columns = windows_of(p.z, p.z_stride, w);
+    int64_t w = p.columns.take(image), h = p.rows.take(image), at = h * p.z.size + w;
+    span<int64_t> rows = windows_of(p.y, p.y_stride, h);
+    span<int64_t> columns = windows_of(p.z, p.z_stride, w);
 
     float sum[kEach] = {};
+    int64_t from = image * p.y.outs * p.z.outs * width + pack;
     for (int64_t o = rows.begin; o < rows.end; o++) {
-        int64_t height = kLargest ? 1 : count_of(p.y, o, p.include_pad);
-#pragma unroll 2
-        for (int64_t q = columns.begin; q < columns.end; q++) {
-            int64_t from = ((image * p.y.outs + o) * p.z.outs + q) * width + pack;
-            lanes<T, kEach> held;
-            float values[kEach];
-            held.load(p.gy + from);
-            held.unpack(values);
-            if constexpr (kLargest) {
-                int64_t at[kEach];
-                load_indices(p.indices + from, at);
-#pragma unroll
-                for (int i = 0; i < kEach; i++) {
-                    sum[i] += at[i] == element ? values[i] : 0.0f;
-                }
-            } else {
-                float count = static_cast<float>(height * count_of(p.z, q, p.include_pad));
-#pragma unroll
-                for (int i = 0; i < kEach; i++) {
-                    sum[i] += values[i] / count;
-                }
-            }
-        }
+        add_windows<T, 1, 2>(sum, p, from, width, o, rows, columns, at);
     }
     store_lanes(p.gx + to, sum);
 }
@@ -375,23 +402,35 @@ template <typename T> struct tensors {
     }
 };
 
-template <typename T>
-any_operands<T>
+template <typename Index, typename T>
+any_operands<T, Index>
 any_of(const problem &p, const tensors<T> &t, int64_t packs, int64_t threads)
 {
+    axis<Index> y = axis_of<Index>(p.y), x = axis_of<Index>(p.x);
+    int64_t rows = p.y.size + p.y.pad, columns = p.x.size + p.x.pad;
     return {
         t.gy,
         t.indices,
         t.gx,
-        p.y,
-        p.x,
+        y,
+        x,
         p.include_pad,
         digits_of(packs, threads),
         digits_of(p.x.size, threads),
         digits_of(p.y.size, threads),
-        digits_of(p.y.stride, p.y.size + p.y.pad),
-        digits_of(p.x.stride, p.x.size + p.x.pad),
+        digits_of(y.stride, rows),
+        digits_of(x.stride, columns),
         threads};
+}
+
+template <typename T, typename Index, int kMost>
+aicf_status
+launch_elements(const problem &p, const tensors<T> &t, aicf_stream stream)
+{
+    int64_t threads = p.images * p.channels * p.y.size * p.x.size;
+    return launch(
+        element<T, Index, kMost>, blocks_of(threads), kBlock, 0, stream,
+        any_of<Index>(p, t, 1, threads));
 }
 
 template <typename T, int kWindow>
@@ -404,7 +443,7 @@ launch_pairs(const problem &p, const tensors<T> &t, aicf_stream stream)
         int64_t threads = count * packs * bands;
         plane_operands<T> o = {
             part.gy,           part.indices,      part.gx,
-            narrow(p.y),       narrow(p.x),       p.include_pad,
+            axis_of<int>(p.y), axis_of<int>(p.x), p.include_pad,
             divider_of(packs), divider_of(bands), static_cast<uint32_t>(threads)};
         return launch(pairs<T, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
     });
@@ -414,13 +453,17 @@ template <typename T>
 aicf_status
 launch_planes(const problem &p, const tensors<T> &t, aicf_stream stream)
 {
-    if (in_pairs(p) && p.x.size % kSize<T> == 0 && p.x.outs == p.x.size / 2 &&
+    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % kSize<T> == 0 && p.x.outs == p.x.size / 2 &&
         t.aligned_for(kSize<T> / 2, kSize<T>)) {
         return p.x.window == 2 ? launch_pairs<T, 2>(p, t, stream)
                                : launch_pairs<T, 3>(p, t, stream);
     }
-    int64_t threads = p.images * p.channels * p.y.size * p.x.size;
-    return launch(element<T>, blocks_of(threads), kBlock, 0, stream, any_of(p, t, 1, threads));
+    if (!is_narrow(p, 1)) {
+        return launch_elements<T, int64_t, 0>(p, t, stream);
+    }
+    bool few = ceil_div(p.y.window, p.y.stride) <= 3 && ceil_div(p.x.window, p.x.stride) <= 3;
+    return few ? launch_elements<T, int, 3>(p, t, stream)
+               : launch_elements<T, int, 0>(p, t, stream);
 }
 
 template <typename T, int kWindow>
@@ -434,8 +477,8 @@ launch_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
             first * p.channels * p.y.outs * p.x.outs, first * p.channels * p.y.size * p.x.size);
         int64_t threads = count * packs * columns * rows;
         pixel_operands<T> o = {part.gy,           part.indices,
-                               part.gx,           narrow(p.y),
-                               narrow(p.x),       p.include_pad,
+                               part.gx,           axis_of<int>(p.y),
+                               axis_of<int>(p.x), p.include_pad,
                                divider_of(packs), divider_of(columns),
                                divider_of(rows),  static_cast<uint32_t>(threads)};
         return launch(pixels<T, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
@@ -449,7 +492,8 @@ launch_any_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
     int64_t packs = p.channels / kEach;
     int64_t threads = p.images * p.y.size * p.x.size * packs;
     return launch(
-        any_pixels<T, kEach>, blocks_of(threads), kBlock, 0, stream, any_of(p, t, packs, threads));
+        any_pixels<T, kEach>, blocks_of(threads), kBlock, 0, stream,
+        any_of<int64_t>(p, t, packs, threads));
 }
 
 template <typename T>
@@ -459,7 +503,7 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
     if (p.channels % kSize<T> != 0 || !t.aligned_for(kSize<T>, kSize<T>)) {
         return launch_any_pixels<T, 1>(p, t, stream);
     }
-    if (in_pairs(p) && p.y.size + 4 <= kNarrow / p.x.size / p.channels) {
+    if (in_pairs(p) && is_narrow(p, p.channels)) {
         return p.x.window == 2 ? launch_pixels<T, 2>(p, t, stream)
                                : launch_pixels<T, 3>(p, t, stream);
     }

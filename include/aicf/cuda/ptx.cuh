@@ -43,6 +43,15 @@ opaque(uint32_t &x)
     asm volatile("" : "+r"(x));
 }
 
+// 1 / x, off by no more than one unit in the last place; subnormals are 0.
+__device__ inline float
+reciprocal_approx(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // ---- loads and stores ---------------------------------------------------------------------------
 
 // 16 bytes, asked for here and not where they are used: before loads that what follows waits for.

@@ -6,6 +6,7 @@
 #include <aicf/cuda/digits.cuh>
 #include <aicf/cuda/lanes.cuh>
 #include <aicf/cuda/launch.cuh>
+#include <aicf/cuda/ptx.cuh>
 
 namespace aicf::window {
 
@@ -42,6 +43,33 @@ count_of(const axis<Index> &a, Index o, bool include_pad)
     return include_pad ? end - begin : least(end, a.size) - most<Index>(begin, 0);
 }
 
+// x / count in fewer steps than a division: a quotient by the reciprocal, and its remainder, which
+// is exact, by it again, so that what the reciprocal is off by does not count. Of infinities the
+// remainder is NaN and the quotient right.
+struct share {
+    float count, reciprocal;
+
+    __device__ explicit share(float count) : count(count), reciprocal(ptx::reciprocal_approx(count))
+    {
+    }
+
+    __device__ float of(float x) const
+    {
+        float quotient = x * reciprocal;
+        float rest = fmaf(-quotient, count, x);
+        return rest == rest ? fmaf(rest, reciprocal, quotient) : quotient;
+    }
+};
+
+template <typename Index>
+__device__ inline share
+share_of(const axis<Index> &y, Index row, const axis<Index> &x, Index column, bool include_pad)
+{
+    return share(
+        static_cast<float>(count_of(y, row, include_pad)) *
+        static_cast<float>(count_of(x, column, include_pad)));
+}
+
 // A pooling of images of so many channels.
 struct problem {
     int64_t images, channels;
@@ -60,12 +88,24 @@ problem_of(
     return p;
 }
 
-inline axis<int>
-narrow(const axis<int64_t> &a)
+// Whether 32 bits count the elements of an image, of `channels` where those lie side by side, also
+// of some rows beyond its end, and the places of its windows.
+inline bool
+is_narrow(const problem &p, int64_t channels)
+{
+    constexpr int64_t kMost = 1 << 28; // of places: their sums stay below 2^31
+    return p.y.size <= kMost && p.x.size <= kMost && p.y.window <= kMost && p.x.window <= kMost &&
+           p.y.size + 4 <= kNarrow / p.x.size / channels;
+}
+
+// A stride beyond the end of the axis is of one window, at which no product has it.
+template <typename Index>
+axis<Index>
+axis_of(const axis<int64_t> &a)
 {
     return {
-        static_cast<int>(a.size), static_cast<int>(a.outs), static_cast<int>(a.window),
-        static_cast<int>(a.stride), static_cast<int>(a.pad)};
+        static_cast<Index>(a.size), static_cast<Index>(a.outs), static_cast<Index>(a.window),
+        static_cast<Index>(a.outs > 1 ? a.stride : a.size + a.pad), static_cast<Index>(a.pad)};
 }
 
 // Windows of 2 or 3 at every second element, padded so that the first of each pair of elements is
@@ -79,8 +119,7 @@ in_pairs(const axis<int64_t> &a)
 inline bool
 in_pairs(const problem &p)
 {
-    return in_pairs(p.y) && in_pairs(p.x) && p.y.window == p.x.window &&
-           p.y.size + 4 <= kNarrow / p.x.size; // also of rows that are loaded for none
+    return in_pairs(p.y) && in_pairs(p.x) && p.y.window == p.x.window;
 }
 
 // The furthest window beyond o that holds element 2 * o + place.
