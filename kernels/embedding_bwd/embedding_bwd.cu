@@ -5,7 +5,8 @@
 //   and
 //                    where it goes, in order. The first pass reads idx, where padding_idx and what
 //                    lies outside of gw become V, and so end up behind all others.
-//   bounds           where the places of each v begin
+//   rank             instead, of so few places that one block compares them all
+//   bounds           where the places of each v begin; of few, whoever wants to know looks for it
 //   pieces           sums of pieces of those v that have many places
 //   rows             gw, from the places of a v or from its pieces
 // Bound by bytes.
@@ -28,6 +29,7 @@ constexpr int kTile = kBlock * kItems;
 constexpr int64_t kMostBlocks = 128;
 // A piece has 64 places or more, and there are 512 pieces or fewer, as the row's workspace says.
 constexpr int64_t kLeastPiece = 64, kMostPieces = 512;
+constexpr int kFew = 1024; // places that one block ranks
 
 // ---- sort ---------------------------------------------------------------------------------------
 
@@ -181,14 +183,34 @@ __launch_bounds__(kBlock) scatter(Keys from, pass p)
     }
 }
 
-// begin[v] = how many keys are below v, for v in [0, V].
+// One block. A key's place is the count of those below it, and of its like before it.
+template <typename Keys>
 __global__ void
-__launch_bounds__(kBlock) bounds(const uint32_t *keys, uint32_t *begin, int64_t n, int64_t V)
+__launch_bounds__(kFew) rank(Keys from, uint32_t *keys, uint32_t *places, int n)
 {
-    int64_t v = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (v > V) {
+    __shared__ uint32_t all[kFew];
+    int i = static_cast<int>(threadIdx.x);
+    if (i < n) {
+        all[i] = from.key(i);
+    }
+    __syncthreads();
+    if (i >= n) {
         return;
     }
+    uint32_t key = all[i];
+    int to = 0;
+#pragma unroll 8
+    for (int j = 0; j < n; j++) {
+        to += all[j] < key || (all[j] == key && j < i);
+    }
+    keys[to] = key;
+    places[to] = static_cast<uint32_t>(i);
+}
+
+// How many of the sorted keys are below v.
+__device__ inline uint32_t
+count_below(const uint32_t *keys, int64_t n, int64_t v)
+{
     int64_t low = 0, high = n;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
@@ -196,53 +218,116 @@ __launch_bounds__(kBlock) bounds(const uint32_t *keys, uint32_t *begin, int64_t 
         low = below ? middle + 1 : low;
         high = below ? high : middle;
     }
-    begin[v] = static_cast<uint32_t>(low);
+    return static_cast<uint32_t>(low);
+}
+
+// begin[v] for v in [0, V].
+__global__ void
+__launch_bounds__(kBlock) bounds(const uint32_t *keys, uint32_t *begin, int64_t n, int64_t V)
+{
+    int64_t v = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (v <= V) {
+        begin[v] = count_below(keys, n, v);
+    }
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
 
+// Packs of a row that a thread sums: 16 floats of them, or 4 of packs of one. What tells it where
+// its places are is then read once for all.
+template <int kSize> constexpr int kPacks = kSize == 1 ? 4 : 16 / kSize;
+
 template <typename T> struct operands {
     const T *gy;
     T *gw;
-    const uint32_t *keys, *places, *begin;
-    float *partial; // of slot s: [s * D, (s + 1) * D)
+    const uint32_t *keys, *places;
+    const uint32_t *begin; // NULL: of few places
+    float *partial;        // of slot s: [s * D, (s + 1) * D)
     int64_t n, V, D, piece;
-    digits row; // packs of a row
-    int64_t units;
+    digits strips; // threads a row: one has the packs strip, strip + strips, ...
+    int64_t threads;
 };
 
-// The sum of gy at the sorted places [i, end), from element `column` of each on.
-template <typename T, int kSize>
-__device__ inline void
-add_places(const operands<T> &p, uint32_t i, uint32_t end, int64_t column, float (&sum)[kSize])
+struct span {
+    int64_t begin, end;
+};
+
+// The sorted places of v.
+template <typename T>
+__device__ inline span
+places_of(const operands<T> &p, int64_t v)
 {
-    constexpr int kUnroll = 4;
-    float x[kSize];
-    for (; i + kUnroll <= end; i += kUnroll) {
-        lanes<T, kSize> held[kUnroll];
+    if (p.begin) {
+        return {p.begin[v], p.begin[v + 1]};
+    }
+    return {count_below(p.keys, p.n, v), count_below(p.keys, p.n, v + 1)};
+}
+
+template <typename T, int kSize> struct strip {
+    int64_t row, first, step; // elements of its first pack, to the next
+    float sum[kPacks<kSize>][kSize];
+
+    __device__ strip(const operands<T> &p, int64_t thread) : row(thread)
+    {
+        first = p.strips.take(row) * kSize;
+        step = p.strips.size * kSize;
 #pragma unroll
-        for (int u = 0; u < kUnroll; u++) {
-            held[u].load(p.gy + p.places[i + u] * p.D + column);
-        }
-#pragma unroll
-        for (int u = 0; u < kUnroll; u++) {
-            held[u].unpack(x);
+        for (int k = 0; k < kPacks<kSize>; k++) {
 #pragma unroll
             for (int lane = 0; lane < kSize; lane++) {
-                sum[lane] += x[lane];
+                sum[k][lane] = 0.0f;
             }
         }
     }
-    for (; i < end; i++) {
-        lanes<T, kSize> held;
-        held.load(p.gy + p.places[i] * p.D + column);
-        held.unpack(x);
+
+    // Adds gy at the sorted places [i, end), two at once.
+    __device__ void add_places(const operands<T> &p, int64_t i, int64_t end)
+    {
+        constexpr int kUnroll = 2;
+        for (; i < end; i += kUnroll) {
+            lanes<T, kSize> held[kUnroll][kPacks<kSize>];
 #pragma unroll
-        for (int lane = 0; lane < kSize; lane++) {
-            sum[lane] += x[lane];
+            for (int u = 0; u < kUnroll; u++) {
+                const T *gy = p.gy;
+                if (i + u < end) {
+                    gy += p.places[i + u] * p.D;
+                }
+#pragma unroll
+                for (int k = 0; k < kPacks<kSize>; k++) {
+                    held[u][k].fill(0);
+                    if (i + u < end && first + k * step < p.D) {
+                        held[u][k].load(gy + first + k * step);
+                    }
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < kUnroll; u++) {
+#pragma unroll
+                for (int k = 0; k < kPacks<kSize>; k++) {
+                    float x[kSize];
+                    held[u][k].unpack(x);
+#pragma unroll
+                    for (int lane = 0; lane < kSize; lane++) {
+                        sum[k][lane] += x[lane];
+                    }
+                }
+            }
         }
     }
-}
+
+    __device__ void add_partial(const operands<T> &p, int64_t slot)
+    {
+#pragma unroll
+        for (int k = 0; k < kPacks<kSize>; k++) {
+            if (first + k * step < p.D) {
+#pragma unroll
+                for (int lane = 0; lane < kSize; lane++) {
+                    sum[k][lane] += p.partial[slot * p.D + first + k * step + lane];
+                }
+            }
+        }
+    }
+};
 
 // The sorted places are cut into pieces of `piece`. Slot 2 * t has what piece t holds of the v at
 // its first place, slot 2 * t + 1 of the one at its last place if that began in it: of those alone
@@ -251,28 +336,30 @@ template <typename T, int kSize>
 __global__ void
 __launch_bounds__(kBlock) pieces(const __grid_constant__ operands<T> p)
 {
-    int64_t slot = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (slot >= p.units) {
+    int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (thread >= p.threads) {
         return;
     }
-    int64_t column = p.row.take(slot) * kSize;
-    int64_t first = slot / 2 * p.piece;
+    strip<T, kSize> s(p, thread);
+    int64_t first = s.row / 2 * p.piece;
     int64_t end = first + p.piece < p.n ? first + p.piece : p.n;
-    uint32_t v = p.keys[slot % 2 == 0 ? first : end - 1];
+    uint32_t v = p.keys[s.row % 2 == 0 ? first : end - 1];
     if (v >= p.V) {
         return;
     }
-    int64_t from = p.begin[v], to = p.begin[v + 1];
-    if (to - from <= p.piece || (slot % 2 == 1 && from <= first)) {
+    span of_v = places_of(p, v);
+    if (of_v.end - of_v.begin <= p.piece || (s.row % 2 == 1 && of_v.begin <= first)) {
         return;
     }
-    float sum[kSize] = {};
-    add_places<T, kSize>(
-        p, static_cast<uint32_t>(from > first ? from : first),
-        static_cast<uint32_t>(to < end ? to : end), column, sum);
+    s.add_places(p, of_v.begin > first ? of_v.begin : first, of_v.end < end ? of_v.end : end);
 #pragma unroll
-    for (int lane = 0; lane < kSize; lane++) {
-        p.partial[slot * p.D + column + lane] = sum[lane];
+    for (int k = 0; k < kPacks<kSize>; k++) {
+        if (s.first + k * s.step < p.D) {
+#pragma unroll
+            for (int lane = 0; lane < kSize; lane++) {
+                p.partial[s.row * p.D + s.first + k * s.step + lane] = s.sum[k][lane];
+            }
+        }
     }
 }
 
@@ -280,27 +367,28 @@ template <typename T, int kSize>
 __global__ void
 __launch_bounds__(kBlock) rows(const __grid_constant__ operands<T> p)
 {
-    int64_t unit = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (unit >= p.units) {
+    int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (thread >= p.threads) {
         return;
     }
-    int64_t v = unit, column = p.row.take(v) * kSize;
-    int64_t from = p.begin[v], to = p.begin[v + 1];
-    float sum[kSize] = {};
-    if (to - from <= p.piece) {
-        add_places<T, kSize>(
-            p, static_cast<uint32_t>(from), static_cast<uint32_t>(to), column, sum);
+    strip<T, kSize> s(p, thread);
+    span of_row = places_of(p, s.row);
+    if (of_row.end - of_row.begin <= p.piece) {
+        s.add_places(p, of_row.begin, of_row.end);
     } else {
-        int64_t first = from / p.piece, last = (to - 1) / p.piece;
-        for (int64_t t = first; t <= last; t++) {
-            int64_t slot = 2 * t + (t == first && from % p.piece != 0);
-#pragma unroll
-            for (int lane = 0; lane < kSize; lane++) {
-                sum[lane] += p.partial[slot * p.D + column + lane];
-            }
+        int64_t first = of_row.begin / p.piece, last = (of_row.end - 1) / p.piece;
+        s.add_partial(p, 2 * first + (of_row.begin % p.piece != 0));
+#pragma unroll 4
+        for (int64_t t = first + 1; t <= last; t++) {
+            s.add_partial(p, 2 * t);
         }
     }
-    store_lanes(p.gw + v * p.D + column, sum);
+#pragma unroll
+    for (int k = 0; k < kPacks<kSize>; k++) {
+        if (s.first + k * s.step < p.D) {
+            store_lanes(p.gw + s.row * p.D + s.first + k * s.step, s.sum[k]);
+        }
+    }
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -362,20 +450,20 @@ template <typename T, int kSize>
 aicf_status
 launch_sums(operands<T> p, int64_t slots, aicf_stream stream)
 {
-    int64_t packs = p.D / kSize;
-    p.units = slots * packs;
-    p.row = digits_of(packs, p.units > p.V * packs ? p.units : p.V * packs);
-    if (p.units > 0) {
+    int64_t strips = ceil_div(p.D / kSize, kPacks<kSize>);
+    p.strips = digits_of(strips, (slots > p.V ? slots : p.V) * strips);
+    if (slots > 0) {
+        p.threads = slots * strips;
         aicf_status status = aicf::launch(
-            pieces<T, kSize>, static_cast<unsigned>(ceil_div(p.units, kBlock)), kBlock, 0, stream,
+            pieces<T, kSize>, static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream,
             p);
         if (status.kind) {
             return status;
         }
     }
-    p.units = p.V * packs;
+    p.threads = p.V * strips;
     return aicf::launch(
-        rows<T, kSize>, static_cast<unsigned>(ceil_div(p.units, kBlock)), kBlock, 0, stream, p);
+        rows<T, kSize>, static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream, p);
 }
 
 template <typename T, typename I>
@@ -387,21 +475,37 @@ launch(
     int64_t most = ceil_div(n, kLeastPiece) < kMostPieces ? ceil_div(n, kLeastPiece) : kMostPieces;
     int64_t piece = n == 0 ? 1 : ceil_div(n, most), slots = n == 0 ? 0 : 2 * ceil_div(n, piece);
     room r(workspace, n, D, 2 * most);
+    raw_keys<I> from = {idx, V, padding};
     int which = 0;
-    if (n > 0) {
-        aicf_status status = sort(raw_keys<I>{idx, V, padding}, r, n, &which, stream);
-        if (status.kind) {
-            return status;
-        }
+    aicf_status status = aicf_ok();
+    if (n > kFew) {
+        status = sort(from, r, n, &which, stream);
+    } else if (n > 0) {
+        status = aicf::launch(
+            rank<raw_keys<I>>, 1, kFew, 0, stream, from, r.keys[0], r.places[0],
+            static_cast<int>(n));
     }
-    aicf_status status = aicf::launch(
-        bounds, static_cast<unsigned>(ceil_div(V + 1, kBlock)), kBlock, 0, stream, r.keys[which],
-        r.begin, n, V);
+    if (!status.kind && n > kFew) {
+        status = aicf::launch(
+            bounds, static_cast<unsigned>(ceil_div(V + 1, kBlock)), kBlock, 0, stream,
+            r.keys[which], r.begin, n, V);
+    }
     if (status.kind) {
         return status;
     }
-    operands<T> p = {gy, gw, r.keys[which], r.places[which], r.begin, r.partial, n, V, D, piece,
-                     {}, 0};
+    operands<T> p = {gy,
+                     gw,
+                     r.keys[which],
+                     r.places[which],
+                     n > kFew ? r.begin : nullptr,
+                     r.partial,
+                     n,
+                     V,
+                     D,
+                     piece,
+                     {},
+                     0};
+    slots = piece < n ? slots : 0; // none has more places than all
     bool whole = D % kPackSize<T> == 0 && phase_of(gy) == 0 && phase_of(gw) == 0;
     return whole ? launch_sums<T, kPackSize<T>>(p, slots, stream)
                  : launch_sums<T, 1>(p, slots, stream);

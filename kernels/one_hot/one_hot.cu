@@ -10,6 +10,8 @@
 namespace aicf::one_hot {
 
 constexpr int kBlock = 256;
+// Packs of a thread, whose indices are on their way together.
+template <typename Element> constexpr int kUnroll = sizeof(Element) == 8 ? 8 : 4;
 
 template <typename Element, typename I> struct operands {
     const I *idx;
@@ -43,9 +45,21 @@ __launch_bounds__(kBlock) rows(const __grid_constant__ operands<Element, I> p)
 {
     constexpr int kSize = kPackSize<Element>;
     int64_t packs = (p.n - p.head) / kSize;
-    int64_t i = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (i < packs) {
-        store_pack(p.out + p.head + i * kSize, elements<kSize>(p, p.head + i * kSize));
+    int64_t first = blockIdx.x * int64_t{kBlock * kUnroll<Element>} + threadIdx.x;
+    pack<Element, kSize> made[kUnroll<Element>];
+#pragma unroll
+    for (int u = 0; u < kUnroll<Element>; u++) {
+        int64_t i = first + u * kBlock;
+        if (i < packs) {
+            made[u] = elements<kSize>(p, p.head + i * kSize);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll<Element>; u++) {
+        int64_t i = first + u * kBlock;
+        if (i < packs) {
+            store_pack(p.out + p.head + i * kSize, made[u]);
+        }
     }
 
     if (blockIdx.x == 0) {
@@ -67,7 +81,8 @@ launch(const I *idx, void *out, Element one, int64_t A, int64_t classes, aicf_st
     Element *to = static_cast<Element *>(out);
     operands<Element, I> p = {idx, to, one, digits_of(classes, n), head_of(to, n), n};
     return aicf::launch(
-        rows<Element, I>, static_cast<unsigned>(ceil_div(n / kPackSize<Element> + 1, kBlock)),
+        rows<Element, I>,
+        static_cast<unsigned>(ceil_div(n / kPackSize<Element> + 1, kBlock * kUnroll<Element>)),
         kBlock, 0, stream, p);
 }
 
