@@ -95,7 +95,7 @@ is_narrow(const problem &p, int64_t channels)
 {
     constexpr int64_t kMost = 1 << 28; // of places: their sums stay below 2^31
     return p.y.size <= kMost && p.x.size <= kMost && p.y.window <= kMost && p.x.window <= kMost &&
-           p.y.size + 4 <= kNarrow / p.x.size / channels;
+           p.y.size + 8 <= kNarrow / (p.x.size + 1) / channels;
 }
 
 // A stride beyond the end of the axis is of one window, at which no product has it.
