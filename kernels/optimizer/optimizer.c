@@ -1,6 +1,7 @@
 /* Steps of optimizers on the CPU: for all tensors of lists, new parameters and states of old ones
    and gradients. The formula is the op's own (sgd.h, adam.h, ...); f16 and bf16 are computed in
-   f32, their states are f32. Dense tensors, of any sizes. Bound by bytes. */
+   f32, their states are f32. Tensors without gaps, those at one index in one order. Bound by bytes.
+ */
 #include "rule.h"
 
 #define STRING(op) #op

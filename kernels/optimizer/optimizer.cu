@@ -1,8 +1,8 @@
 // Steps of optimizers (cuda): for all tensors of lists, new parameters and states of old ones and
 // gradients, in place. The formula is the op's own (sgd.h, adam.h, ...); p and the gradients are
-// f32, f16 or bf16, all else f32. Dense tensors, of any sizes, at any addresses. The scalars may
-// lie on the device, and are read there by every thread: so a captured launch follows them. Every
-// element is read by the thread that writes it. Bound by bytes.
+// f32, f16 or bf16, all else f32. Tensors without gaps, those at one index in one order, at any
+// addresses. The scalars may lie on the device, and are read there by every thread: so a captured
+// launch follows them. Every element is read by the thread that writes it. Bound by bytes.
 #include "rule.h"
 
 #define STRING(op) #op

@@ -211,6 +211,30 @@ def test_without_a_buffer(device: str, op: str, states: int, dtype: str) -> None
             assert_same(array_of(y), array_of(x), op)
 
 
+@pytest.mark.promise("KERNELS-optimizers-lists")
+@pytest.mark.parametrize("op", STATES)
+def test_lists_in_any_order_of_dims(device: str, op: str) -> None:
+    """Channels last beside rows and columns: what counts is that those at one index are alike."""
+    shapes = [(2, 3, 4, 5), (7,), (5, 3), (2, 3, 4, 5), (0, 3)]
+    turned = [(0, 3, 1, 2), None, (1, 0), None, None]
+
+    def lie(x: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
+        if order is None:
+            return x
+        back = [order.index(d) for d in range(x.dim())]
+        return x.permute(order).contiguous().permute(back)
+
+    made = Lists.of(op, "f32", device, shapes)
+    want = made.wanted(op, **options(op))
+    pairs = [list(zip(one, turned, strict=True)) for one in made.lists]
+    made.lists = [[lie(x.clone(), order) for x, order in one] for one in pairs]
+    call(op, "f32", *made.lists, **options(op))
+    made.check(want, "f32", op)
+    made.lists[1][2] = made.lists[1][2].contiguous()
+    function = getattr(importlib.import_module(f"aicf_cuda.{op}"), f"{op}_f32")
+    assert function(*made.lists, **options(op)) is False
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
