@@ -11,6 +11,7 @@
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/shift.cuh>
 
 namespace aicf::concat {
 
@@ -63,28 +64,6 @@ as_truth(words x)
     return x;
 }
 
-// The 16 bytes from byte `by` of the two on.
-__device__ inline words
-shifted(const words &a, const words &b, int by)
-{
-    uint32_t w[8] = {a.word[0], a.word[1], a.word[2], a.word[3],
-                     b.word[0], b.word[1], b.word[2], b.word[3]};
-#pragma unroll
-    for (int i = 0; i < 6; i++) {
-        w[i] = by & 8 ? w[i + 2] : w[i];
-    }
-#pragma unroll
-    for (int i = 0; i < 5; i++) {
-        w[i] = by & 4 ? w[i + 1] : w[i];
-    }
-    words result;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        result.word[i] = __funnelshift_r(w[i], w[i + 1], 8 * (by & 3));
-    }
-    return result;
-}
-
 // The elements of a chunk that lie in its bytes [begin, end).
 template <typename T>
 __device__ inline void
@@ -117,24 +96,22 @@ store_part(char *out, const words &chunk, int begin, int end, int item)
 // What a thread holds of a chunk between its loads and its store.
 struct held_chunk {
     char *out; // NULL: nothing
-    int begin, end, by;
-    words low, high;
+    int begin, end;
+    two_packs x;
 };
 
-// Bytes of x that no aligned load may reach beyond: byte by byte into the chunk.
+// Near an end of x, which no load may reach beyond: byte by byte into the chunk.
 __device__ inline void
 gather(held_chunk &h, const char *from)
 {
-    h.low = {};
+    h.x = {};
     for (int at = h.begin; at < h.end; at++) {
         uint32_t byte = static_cast<uint8_t>(from[at]);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            h.low.word[i] |= at / 4 == i ? byte << (8 * (at % 4)) : 0;
+            h.x.first.word[i] |= at / 4 == i ? byte << (8 * (at % 4)) : 0;
         }
     }
-    h.high = h.low;
-    h.by = 0;
 }
 
 // Chunk k of a row.
@@ -153,12 +130,7 @@ load_shifted(const source &s, int64_t row, int64_t k)
     h.end = s.width - at < kPackBytes ? static_cast<int>(s.width - at) : kPackBytes;
 
     const char *from = s.x + row * s.width + at;
-    h.by = static_cast<int>(reinterpret_cast<uintptr_t>(from) % kPackBytes);
-    const char *low = from - h.by, *high = h.by ? low + kPackBytes : low;
-    if (low >= s.x && high + kPackBytes <= s.x + s.rows * s.width) {
-        h.low = load_words(low);
-        h.high = load_words(high);
-    } else {
+    if (!h.x.load(from, s.x, s.x + s.rows * s.width)) {
         gather(h, from);
     }
     return h;
@@ -167,8 +139,8 @@ load_shifted(const source &s, int64_t row, int64_t k)
 __device__ inline held_chunk
 load_whole(const source &s, int64_t row, int64_t k)
 {
-    held_chunk h = {s.out + row * s.pitch + k * kPackBytes, 0, kPackBytes, 0, {}, {}};
-    h.low = load_words(s.x + row * s.width + k * kPackBytes);
+    held_chunk h = {s.out + row * s.pitch + k * kPackBytes, 0, kPackBytes, {}};
+    h.x.first = load_words(s.x + row * s.width + k * kPackBytes);
     return h;
 }
 
@@ -197,7 +169,7 @@ copy_chunks(const source &s, int64_t first, int item, bool truth)
         if (h.out == nullptr) {
             continue;
         }
-        words chunk = kWhole ? h.low : shifted(h.low, h.high, h.by);
+        words chunk = kWhole ? h.x.first : h.x.value();
         chunk = truth ? as_truth(chunk) : chunk;
         if (kWhole || h.end - h.begin == kPackBytes) {
             store_words(h.out, chunk);

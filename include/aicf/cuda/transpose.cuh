@@ -5,8 +5,7 @@
 // dim, two, four, ... elements of it are one of up to 16 bytes (`plan`). Then
 //   tiled: x and out have unit stride along two different dims: tiles through shared memory, so
 //   that
-//     both sides are read and written along their rows, 16 bytes at a time where a side's addresses
-//     and pitches allow it, else element by element
+//     both sides are read and written along their rows, 16 bytes at a time, from and to any address
 //   strips: one of those two dims is shorter than a sector of memory and stands beside the other
 //     one (channels of an image): whole strips of the two through shared memory
 //   direct: all else, and small ones: by index, in the order of out, in parts of less than 2^31
@@ -20,6 +19,7 @@
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/shift.cuh>
 
 namespace aicf::transpose {
 
@@ -168,6 +168,7 @@ struct tiles {
     divider sizes[AICF_MAX_RANK];
     int64_t x_strides[AICF_MAX_RANK], out_strides[AICF_MAX_RANK];
     bool x_packs, out_packs; // every row begins on a 16-byte boundary
+    const char *low, *high;  // what x's elements lie between
     bool truth;
 };
 
@@ -259,35 +260,41 @@ load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows,
     }
 }
 
+// The same of rows that begin anywhere.
 template <typename T>
 __device__ inline void
-load_elements(
-    const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
+load_shifted(
+    const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns,
+    const char *low, const char *high)
 {
-    constexpr unsigned kAcross = shape<T>::kAcross, kStep = kBlock / kAcross;
-    constexpr unsigned kRows = shape<T>::kAlong, kLoads = kRows / kStep < 8 ? kRows / kStep : 8;
-    static_assert(kBlock % kAcross == 0 && kRows % (kStep * kLoads) == 0, "whole rows and rounds");
-    unsigned column = threadIdx.x % kAcross;
+    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
+    constexpr unsigned kStep = kBlock / kChunks, kLoads = shape<T>::kAlong / kStep;
+    unsigned chunk = threadIdx.x % kChunks, first = threadIdx.x / kChunks;
+    unsigned column = chunk * kSize;
     if (column >= columns) {
         return;
     }
-    const T *from = x + threadIdx.x / kAcross * pitch + column;
+    const T *from = x + first * pitch + column;
+
+    two_packs held[kLoads];
+    bool whole[kLoads];
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; u++) {
+        const char *at = reinterpret_cast<const char *>(from + u * (kStep * pitch));
+        whole[u] = first + u * kStep < rows && held[u].load(at, low, high);
+    }
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; u++) {
+        unsigned row = first + u * kStep;
+        if (whole[u]) {
+            *tile.chunk(row, chunk) = held[u].value();
+        } else if (row < rows) {
+            const T *at = from + u * (kStep * pitch);
 #pragma unroll 1
-    for (unsigned row = threadIdx.x / kAcross; row < rows; row += kLoads * kStep) {
-        T held[kLoads];
-#pragma unroll
-        for (unsigned u = 0; u < kLoads; u++) {
-            if (row + u * kStep < rows) {
-                held[u] = from[u * (kStep * pitch)];
+            for (unsigned i = 0; i < kSize && column + i < columns; i++) {
+                *tile.template at<T>(row, column + i) = at[i];
             }
         }
-#pragma unroll
-        for (unsigned u = 0; u < kLoads; u++) {
-            if (row + u * kStep < rows) {
-                *tile.template at<T>(row + u * kStep, column) = held[u];
-            }
-        }
-        from += kLoads * (kStep * pitch);
     }
 }
 
@@ -384,22 +391,36 @@ store_packs(
     }
 }
 
-// The same, element by element: a thread keeps its row.
+// The same to rows that begin anywhere: packs of out on its boundaries, of which a column has one
+// more than of its own. The first and last are written element by element.
 template <typename T>
 __device__ inline void
-store_elements(
+store_shifted(
     const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
 {
-    constexpr unsigned kAlong = shape<T>::kAlong, kStep = kBlock / kAlong;
-    static_assert(kBlock % kAlong == 0, "whole columns");
-    unsigned row = threadIdx.x % kAlong, column = threadIdx.x / kAlong;
-    if (row >= rows) {
-        return;
-    }
-    T *to = out + column * pitch + row;
-#pragma unroll 8
-    for (; column < columns; column += kStep, to += kStep * pitch) {
-        *to = as_written(*tile.template at<T>(row, column), truth);
+    constexpr int kSize = kPackSize<T>, kGroups = shape<T>::kAlong / kSize + 1;
+#pragma unroll 2
+    for (unsigned unit = threadIdx.x; unit < kGroups * columns; unit += kBlock) {
+        unsigned column = unit / kGroups;
+        T *to = out + column * pitch;
+        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(to) % kPackBytes / sizeof(T));
+        int row = static_cast<int>(unit % kGroups) * kSize - phase, end = static_cast<int>(rows);
+        pack<T> held;
+#pragma unroll
+        for (int k = 0; k < kSize; k++) {
+            int at = min(max(row + k, 0), end - 1);
+            held.lane[k] = as_written(*tile.template at<T>(at, column), truth);
+        }
+        if (row >= 0 && row + kSize <= end) {
+            store_pack(to + row, held);
+        } else {
+#pragma unroll
+            for (int k = 0; k < kSize; k++) {
+                if (row + k >= 0 && row + k < end) {
+                    to[row + k] = held.lane[k];
+                }
+            }
+        }
     }
 }
 
@@ -420,7 +441,7 @@ tiled_body(const tiles &p)
                                 : kPackSize<T> == 4 ? 2
                                 : kPackSize<T> == 2 ? 1
                                                     : 0;
-    tile_memory<T> tile = {memory, p.out_packs ? kShift : 0U};
+    tile_memory<T> tile = {memory, kShift};
 
     uint32_t row = divide(blockIdx.x, p.tiles_across);
     int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * kAcross;
@@ -441,13 +462,13 @@ tiled_body(const tiles &p)
     if (p.x_packs) {
         load_packs(tile, x, p.x_pitch, rows, columns);
     } else {
-        load_elements(tile, x, p.x_pitch, rows, columns);
+        load_shifted(tile, x, p.x_pitch, rows, columns, p.low, p.high);
     }
     __syncthreads();
     if (p.out_packs) {
         store_packs(tile, out, p.out_pitch, rows, columns, p.truth);
     } else {
-        store_elements(tile, out, p.out_pitch, rows, columns, p.truth);
+        store_shifted(tile, out, p.out_pitch, rows, columns, p.truth);
     }
 }
 
@@ -664,6 +685,12 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count)
     t->tiles_along = divider_of(tall_tiles);
     t->x_packs = whole_packs(p.x, t->x_pitch, t->x_strides, t->rank, p.item);
     t->out_packs = whole_packs(p.out, t->out_pitch, t->out_strides, t->rank, p.item);
+    t->low = p.x;
+    t->high = p.x + p.item;
+    for (int i = 0; i < p.rank; i++) {
+        int64_t reach = (p.dims[i].size - 1) * p.dims[i].x * p.item;
+        (reach < 0 ? t->low : t->high) += reach;
+    }
     t->truth = p.truth;
     return true;
 }
