@@ -156,6 +156,11 @@ template <> struct shape<words> {
     static constexpr int kAcross = 16, kAlong = 16;
 };
 
+// Of 16-bit elements also the other way round, where rows of out are short.
+struct flat_shape {
+    static constexpr int kAcross = 128, kAlong = 64;
+};
+
 // Dim `across` has unit stride in x, dim `along` in out; `pitch` is the stride of the other one of
 // the two. The rest of the dims, innermost first, count the tiles' slices.
 struct tiles {
@@ -201,8 +206,8 @@ as_written(T x, bool truth)
 // Shared memory in chunks of 16 bytes: chunk c of row r stands at c ^ (r >> shift) % 8, so that
 // neither a row's chunks nor what stands below each other in 8 rows, or 8 packs of rows, meet in a
 // bank.
-template <typename T> struct tile_memory {
-    static constexpr unsigned kAcross = shape<T>::kAcross;
+template <typename T, typename S> struct tile_memory {
+    static constexpr unsigned kAcross = S::kAcross;
     static constexpr unsigned kChunks = kAcross * sizeof(T) / kPackBytes; // of a row
     static_assert(kChunks % 8 == 0, "rows of whole groups of 8 chunks");
 
@@ -225,13 +230,14 @@ template <typename T> struct tile_memory {
 
 // Reads the tile's rows of x, of which `rows` by `columns` elements are there. A thread keeps its
 // column and goes down in steps of kStep rows.
-template <typename T>
+template <typename T, typename S>
 __device__ inline void
-load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
+load_packs(
+    const tile_memory<T, S> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns)
 {
-    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
-    constexpr unsigned kStep = kBlock / kChunks, kLoads = shape<T>::kAlong / kStep;
-    static_assert(kBlock % kChunks == 0 && shape<T>::kAlong % kStep == 0, "whole rows and steps");
+    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T, S>::kChunks;
+    constexpr unsigned kStep = kBlock / kChunks, kLoads = S::kAlong / kStep;
+    static_assert(kBlock % kChunks == 0 && S::kAlong % kStep == 0, "whole rows and steps");
     unsigned chunk = threadIdx.x % kChunks, first = threadIdx.x / kChunks;
     unsigned column = chunk * kSize;
     bool whole = column + kSize <= columns;
@@ -261,14 +267,14 @@ load_packs(const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows,
 }
 
 // The same of rows that begin anywhere.
-template <typename T>
+template <typename T, typename S>
 __device__ inline void
 load_shifted(
-    const tile_memory<T> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns,
+    const tile_memory<T, S> &tile, const T *x, int64_t pitch, unsigned rows, unsigned columns,
     const char *low, const char *high)
 {
-    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T>::kChunks;
-    constexpr unsigned kStep = kBlock / kChunks, kLoads = shape<T>::kAlong / kStep;
+    constexpr unsigned kSize = kPackSize<T>, kChunks = tile_memory<T, S>::kChunks;
+    constexpr unsigned kStep = kBlock / kChunks, kLoads = S::kAlong / kStep;
     unsigned chunk = threadIdx.x % kChunks, first = threadIdx.x / kChunks;
     unsigned column = chunk * kSize;
     if (column >= columns) {
@@ -351,14 +357,15 @@ turn(const words *, const words (&rows)[1], words (&packs)[1])
 
 // Writes the tile's columns as rows of out. A thread takes a pack's worth of rows and as many
 // columns as lie in a bank; 8 threads side by side write 8 packs side by side.
-template <typename T>
+template <typename T, typename S>
 __device__ inline void
 store_packs(
-    const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
+    const tile_memory<T, S> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns,
+    bool truth)
 {
-    constexpr unsigned kSize = kPackSize<T>, kGroups = shape<T>::kAlong / kSize;
+    constexpr unsigned kSize = kPackSize<T>, kGroups = S::kAlong / kSize;
     constexpr unsigned kWide = kColumns<T>, kInChunk = kSize / kWide;
-    constexpr unsigned kUnits = kGroups * shape<T>::kAcross / kWide;
+    constexpr unsigned kUnits = kGroups * S::kAcross / kWide;
     static_assert(kGroups % 8 == 0 && kUnits % kBlock == 0, "whole groups and rounds");
 #pragma unroll
     for (unsigned u = 0; u < kUnits / kBlock; u++) {
@@ -393,12 +400,13 @@ store_packs(
 
 // The same to rows that begin anywhere: packs of out on its boundaries, of which a column has one
 // more than of its own. The first and last are written element by element.
-template <typename T>
+template <typename T, typename S>
 __device__ inline void
 store_shifted(
-    const tile_memory<T> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns, bool truth)
+    const tile_memory<T, S> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns,
+    bool truth)
 {
-    constexpr int kSize = kPackSize<T>, kGroups = shape<T>::kAlong / kSize + 1;
+    constexpr int kSize = kPackSize<T>, kGroups = S::kAlong / kSize + 1;
 #pragma unroll 2
     for (unsigned unit = threadIdx.x; unit < kGroups * columns; unit += kBlock) {
         unsigned column = unit / kGroups;
@@ -430,18 +438,18 @@ least(int64_t left, unsigned most)
     return left < most ? static_cast<unsigned>(left) : most;
 }
 
-template <typename T>
+template <typename T, typename S>
 __device__ inline void
 tiled_body(const tiles &p)
 {
-    constexpr unsigned kAcross = shape<T>::kAcross, kAlong = shape<T>::kAlong;
-    __shared__ words memory[kAlong * tile_memory<T>::kChunks];
+    constexpr unsigned kAcross = S::kAcross, kAlong = S::kAlong;
+    __shared__ words memory[kAlong * tile_memory<T, S>::kChunks];
     constexpr unsigned kShift = kPackSize<T> == 16  ? 4
                                 : kPackSize<T> == 8 ? 3
                                 : kPackSize<T> == 4 ? 2
                                 : kPackSize<T> == 2 ? 1
                                                     : 0;
-    tile_memory<T> tile = {memory, kShift};
+    tile_memory<T, S> tile = {memory, kShift};
 
     uint32_t row = divide(blockIdx.x, p.tiles_across);
     int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * kAcross;
@@ -628,6 +636,7 @@ direct_body(const elements &p)
 // The kernels of an op, for one size of elements.
 struct kernels {
     void (*tiled)(tiles);
+    void (*flat)(tiles); // of flat_shape; NULL: there is none
     void (*strips)(transpose::strips);
     void (*direct)(elements);
     int across, along; // of a tile
@@ -646,7 +655,7 @@ whole_packs(const void *address, int64_t pitch, const int64_t *strides, int rank
 // Fills `t` and the number of tiles if tiling is worth it: x has unit stride along another dim than
 // out, and rows of both are at least a sector of memory long.
 inline bool
-tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count)
+tiles_of(const plan &p, bool flat, const kernels &k, tiles *t, int64_t *count)
 {
     constexpr int64_t kSector = 32;
     int across = -1;
@@ -660,7 +669,8 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count)
         return false;
     }
     const dim &wide = p.dims[across], &tall = p.dims[0];
-    int64_t wide_tiles = ceil_div(wide.size, k.across), tall_tiles = ceil_div(tall.size, k.along);
+    int64_t wide_tiles = ceil_div(wide.size, flat ? flat_shape::kAcross : k.across);
+    int64_t tall_tiles = ceil_div(tall.size, flat ? flat_shape::kAlong : k.along);
     *t = {};
     t->x = p.x;
     t->out = p.out;
@@ -791,8 +801,10 @@ launch(
     tiles t;
     strips s;
     int64_t count;
-    if (numel(&out) * item > kSmall && tiles_of(p, k, &t, &count)) {
-        return aicf::launch(k.tiled, static_cast<unsigned>(count), kBlock, 0, stream, t);
+    bool flat = k.flat && p.rank > 0 && p.dims[0].size <= flat_shape::kAlong;
+    if (numel(&out) * item > kSmall && tiles_of(p, flat, k, &t, &count)) {
+        return aicf::launch(
+            flat ? k.flat : k.tiled, static_cast<unsigned>(count), kBlock, 0, stream, t);
     }
     if (numel(&out) * item > kSmall && strips_of(p, &s, &count)) {
         return aicf::launch(k.strips, static_cast<unsigned>(count), kBlock, 0, stream, s);
@@ -803,33 +815,33 @@ launch(
 } // namespace aicf::transpose
 
 // The kernels of an op, in the op's own namespace, and the table of them.
-#define AICF_TRANSPOSE_KERNELS                                                 \
-    template <typename T>                                                      \
-    __global__ void __launch_bounds__(transpose::kBlock)                       \
-        tiled(const __grid_constant__ transpose::tiles p)                      \
-    {                                                                          \
-        transpose::tiled_body<T>(p);                                           \
-    }                                                                          \
-    template <typename T>                                                      \
-    __global__ void __launch_bounds__(transpose::kBlock)                       \
-        direct(const __grid_constant__ transpose::elements p)                  \
-    {                                                                          \
-        transpose::direct_body<T>(p);                                          \
-    }                                                                          \
-    template <typename T>                                                      \
-    __global__ void __launch_bounds__(transpose::kBlock)                       \
-        strips(const __grid_constant__ transpose::strips p)                    \
-    {                                                                          \
-        transpose::strips_body<T>(p);                                          \
-    }                                                                          \
-    template <typename T> static constexpr transpose::kernels kernels_of()     \
-    {                                                                          \
-        return {                                                               \
-            tiled<T>, strips<T>, direct<T>, transpose::shape<T>::kAcross,      \
-            transpose::shape<T>::kAlong};                                      \
-    }                                                                          \
-    static const transpose::kernels table[] = {                                \
-        kernels_of<uint8_t>(), kernels_of<uint16_t>(), kernels_of<uint32_t>(), \
-        kernels_of<uint64_t>(), kernels_of<words>()};
+#define AICF_TRANSPOSE_KERNELS                                                               \
+    template <typename T, typename S>                                                        \
+    __global__ void __launch_bounds__(transpose::kBlock)                                     \
+        tiled(const __grid_constant__ transpose::tiles p)                                    \
+    {                                                                                        \
+        transpose::tiled_body<T, S>(p);                                                      \
+    }                                                                                        \
+    template <typename T>                                                                    \
+    __global__ void __launch_bounds__(transpose::kBlock)                                     \
+        strips(const __grid_constant__ transpose::strips p)                                  \
+    {                                                                                        \
+        transpose::strips_body<T>(p);                                                        \
+    }                                                                                        \
+    template <typename T>                                                                    \
+    __global__ void __launch_bounds__(transpose::kBlock)                                     \
+        direct(const __grid_constant__ transpose::elements p)                                \
+    {                                                                                        \
+        transpose::direct_body<T>(p);                                                        \
+    }                                                                                        \
+    template <typename T>                                                                    \
+    static constexpr transpose::kernels kernels_of(void (*flat)(transpose::tiles) = nullptr) \
+    {                                                                                        \
+        using S = transpose::shape<T>;                                                       \
+        return {tiled<T, S>, flat, strips<T>, direct<T>, S::kAcross, S::kAlong};             \
+    }                                                                                        \
+    static const transpose::kernels table[] = {                                              \
+        kernels_of<uint8_t>(), kernels_of<uint16_t>(tiled<uint16_t, transpose::flat_shape>), \
+        kernels_of<uint32_t>(), kernels_of<uint64_t>(), kernels_of<words>()};
 
 #endif
