@@ -25,8 +25,10 @@ struct map_softmax {
     soft::scale power;
     float factor;
 
-    __device__ map_softmax(float top, float sum) : power(top), factor(__fdividef(1.0f, sum))
+    // In the body: the host compiler reads what initialises members.
+    __device__ map_softmax(float top, float sum) : power(top)
     {
+        factor = __fdividef(1.0f, sum);
     }
 
     __device__ float operator()(float x) const

@@ -43,7 +43,25 @@ opaque(uint32_t &x)
     asm volatile("" : "+r"(x));
 }
 
-// 1 / x, off by no more than one unit in the last place; subnormals are 0.
+// 2 to the x, within 2 ulp; what is below the normal numbers is 0.
+__device__ inline float
+exp2_approx(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// The logarithm of x to base 2, within 2^-22 near 1; a subnormal x counts as 0.
+__device__ inline float
+log2_approx(float x)
+{
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within 1 ulp; of what is below the normal numbers, and to it, 0 and infinity.
 __device__ inline float
 reciprocal_approx(float x)
 {
@@ -148,35 +166,6 @@ mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __
         " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// ---- numbers ------------------------------------------------------------------------------------
-
-// 2 to the x, within 2 ulp; what is below the normal numbers is 0.
-__device__ inline float
-exp2_approx(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// The logarithm of x to base 2, within 2^-22 near 1; a subnormal x counts as 0.
-__device__ inline float
-log2_approx(float x)
-{
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// 1 / x, within 1 ulp; of what is below the normal numbers, and to it, 0 and infinity.
-__device__ inline float
-reciprocal_approx(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // ---- launches that overlap ----------------------------------------------------------------------
