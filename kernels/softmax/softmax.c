@@ -7,6 +7,8 @@
 
 #include <aicf/cpu/soft.h>
 
+enum { SOFTMAX_HELD = 8192 }; /* values of a line that is read, computed as values, and written */
+
 enum { log_of_softmax = 0, log_of_log_softmax = 1 };
 #define LOG_OF(op) log_of_##op
 #define LOG(op) LOG_OF(op)
@@ -64,18 +66,34 @@ typedef struct softmax_plan {
         }                                                                                 \
     }                                                                                     \
                                                                                           \
+    AICF_INLINE void softmax_group_##S(const softmax_plan *p, const soft_group *g)        \
+    {                                                                                     \
+        soft_total_##S total;                                                             \
+        soft_total_of_##S(p->dtype, g, p->x, LOG(AICF_OP) ? NULL : p->out, &total);       \
+        if (LOG(AICF_OP)) {                                                               \
+            log_softmax_map_##S(p, g, &total);                                            \
+        } else {                                                                          \
+            softmax_map_##S(p, g, &total);                                                \
+        }                                                                                 \
+    }                                                                                     \
+                                                                                          \
     AICF_CLONES static void softmax_groups_##S(void *context, int64_t begin, int64_t end) \
     {                                                                                     \
         const softmax_plan *p = (const softmax_plan *)context;                            \
+        const int64_t n = p->shape.N, item = p->dtype->item;                              \
+        REAL room[SOFTMAX_HELD];                                                          \
         for (int64_t i = begin; i < end; i++) {                                           \
-            const soft_group g = soft_group_at(&p->shape, i);                             \
-            soft_total_##S total;                                                         \
-            soft_total_of_##S(p->dtype, &g, p->x, LOG(AICF_OP) ? NULL : p->out, &total);  \
-            if (LOG(AICF_OP)) {                                                           \
-                log_softmax_map_##S(p, &g, &total);                                       \
-            } else {                                                                      \
-                softmax_map_##S(p, &g, &total);                                           \
+            soft_group g = soft_group_at(&p->shape, i);                                   \
+            if (!g.single || p->dtype->plain || n > SOFTMAX_HELD) {                       \
+                softmax_group_##S(p, &g);                                                 \
+                continue;                                                                 \
             }                                                                             \
+            const softmax_plan held = {&aicf_converter_##S, room, room, p->shape};        \
+            p->dtype->load((const char *)p->x + g.first * item, 1, n, room);              \
+            const int64_t first = g.first;                                                \
+            g.first = 0;                                                                  \
+            softmax_group_##S(&held, &g);                                                 \
+            p->dtype->store(room, n, (char *)p->out + first * item, 1);                   \
         }                                                                                 \
     }
 
