@@ -88,6 +88,16 @@ typedef struct place {
         }                                                                                     \
     }                                                                                         \
                                                                                               \
+    /* n neighbours of one window. */                                                         \
+    static void take_run_##s(                                                                 \
+        aicf_acc_##s *value, int64_t *at, int64_t first, const T *x, int64_t n)               \
+    {                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            const place from = {first + i, 0};                                                \
+            take_steps_##s(value, at, from, x + i, 1, 1);                                     \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
     /* One row of a plane: the outs `o` of it. */                                             \
     static void row_##s(const pool *p, int64_t plane, int64_t row, aicf_span o)               \
     {                                                                                         \
@@ -103,6 +113,12 @@ typedef struct place {
             at[i - o.begin] = rows.begin * width + aicf_axis_elements(&p->z, i).begin;        \
         }                                                                                     \
         for (int64_t h = rows.begin; h < rows.end; h++) {                                     \
+            if (o.end - o.begin == 1) {                                                       \
+                const aicf_span run = aicf_axis_elements(&p->z, o.begin);                     \
+                const int64_t first = h * width + run.begin;                                  \
+                take_run_##s(value, at, first, x + first, run.end - run.begin);               \
+                continue;                                                                     \
+            }                                                                                 \
             for (int64_t tap = taps.begin; tap < taps.end; tap++) {                           \
                 const aicf_span q = aicf_axis_at_tap(&p->z, tap, all, o);                     \
                 const int64_t skip = q.begin - o.begin;                                       \
