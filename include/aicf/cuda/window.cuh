@@ -49,8 +49,10 @@ count_of(const axis<Index> &a, Index o, bool include_pad)
 struct share {
     float count, reciprocal;
 
-    __device__ explicit share(float count) : count(count), reciprocal(ptx::reciprocal_approx(count))
+    __device__ explicit share(float n)
     {
+        count = n;
+        reciprocal = ptx::reciprocal_approx(n);
     }
 
     __device__ float of(float x) const
