@@ -46,7 +46,7 @@ AICF_ELEMENTWISE_KERNELS
 // ---- sums ---------------------------------------------------------------------------------------
 
 constexpr int kBlock = 256;
-constexpr int kUnroll = 4; // loads of each input on their way at once
+constexpr int kUnroll = 2; // loads of each input on their way at once, so few that six blocks fit
 
 // The row's workspace expression says the same two numbers: elements of a block, and blocks.
 constexpr int64_t kLeastShare = 1024;
@@ -115,7 +115,7 @@ __launch_bounds__(kBlock) shares(loss_of<T> f, const sum_operands<T> p)
         sum[0] += threadIdx.x < p.head ? element_loss(f, p, threadIdx.x) : 0.0f;
         sum[1] += tail < p.n ? element_loss(f, p, tail) : 0.0f;
     }
-    float all = block_reduce<kBlock>((sum[0] + sum[1]) + (sum[2] + sum[3]), plus{}, room);
+    float all = block_reduce<kBlock>(sum[0] + sum[1], plus{}, room);
     if (threadIdx.x == 0 && p.sums) {
         p.sums[blockIdx.x] = all;
     } else if (threadIdx.x == 0) {
