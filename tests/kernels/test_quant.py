@@ -25,7 +25,8 @@ PLACES = [
     ((3, 16, 33), 1),
     ((2, 8, 64), 1),
     ((70, 129), -1),
-    ((3, 20_011), 0),
+    ((37, 264), 1),  # whole packs of channels
+    ((3, 4099), 0),
     ((1000, 3), 1),
 ]
 
@@ -74,13 +75,13 @@ def test_quantize(device: str, shape: tuple[int, ...], axis: int, dtype: str, q:
 @pytest.mark.promise("KERNELS-quant-torch")
 @pytest.mark.parametrize("q", ["i8", "u8"])
 def test_quantize_agrees_with_torch(device: str, q: str) -> None:
-    """With torch's fake_quantize, in every code; of 2**20 values some lie near a half of a step."""
+    """With torch's fake_quantize, in every code; of 2**18 values some lie near a half of a step."""
     low, high = RANGE[q]
-    x = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1)).to(device)
+    x = torch.randn(1 << 18, generator=torch.Generator().manual_seed(1)).to(device)
     for step, zero in ((0.01, 3), (0.003, 0), (0.0471, 90)):
         scale = torch.tensor([step], device=device)
         at = torch.tensor([zero], dtype=torch.int32, device=device)
-        out = poisoned((1 << 20,), q, device)
+        out = poisoned((1 << 18,), q, device)
         call("quantize", f"f32_{q}", x, scale, at, out)
         fake = torch.fake_quantize_per_tensor_affine(x, scale, at, low, high)
         assert torch.equal(out.int(), (fake / scale).round().int() + zero)
@@ -197,7 +198,7 @@ def observe(
 
 @pytest.mark.promise("KERNELS-quant-minmax", "A3")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape, axis", [*PLACES, ((2, 300), 1), ((3, 5, 70_001), 1)], ids=str)
+@pytest.mark.parametrize("shape, axis", [*PLACES, ((2, 300), 1), ((2, 3, 40_001), 1)], ids=str)
 def test_minmax(device: str, shape: tuple[int, ...], axis: int, dtype: str) -> None:
     skip_without(dtype, device)
     for layout in ("dense", "odd"):
@@ -262,7 +263,7 @@ def histogram(x: torch.Tensor, bins: int, lo: float, hi: float) -> torch.Tensor:
 
 @pytest.mark.promise("KERNELS-quant-histogram", "A3")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 7, 2049, 300_007])
+@pytest.mark.parametrize("n", [1, 7, 2049, 140_001])
 @pytest.mark.parametrize("bins", [1, 3, 256, 2048, 8192, 8193, 50_000])
 def test_counts_are_exact(device: str, bins: int, n: int, dtype: str) -> None:
     skip_without(dtype, device)
