@@ -1,4 +1,5 @@
-"""A second reading of the rows that modules carry: what they take, without the runtime's help."""
+"""A second reading of what rows take, without libaicf: sizes by the generated relation in Python,
+layouts and ranges by hand."""
 
 from __future__ import annotations
 
@@ -6,195 +7,193 @@ import importlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
-from kernels.tensors import DTYPES
+from kernels.tensors import empty, poisoned
+from rows.calls import Call, canonical, mapped, tensors_of
+from rows.table import table
 
 Sizes = tuple[int, ...]
 
-OPS = (
-    "add", "relu", "relu_bwd", "gelu_bwd", "scale", "copy",
-    "bias_add", "bias_add_bwd", "gemm", "sum",
-)  # fmt: skip
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+
+def sizes_of(value: Any) -> Any:
+    """As a relation takes it: those of a tensor, of each of a list, None of an absent one."""
+    return mapped(lambda x: tuple(x.shape), value)
 
 
 @dataclass(frozen=True, slots=True)
-class Param:
-    """A tensor argument or an out."""
+class Asked:
+    """A call by its sizes alone, beside the sample that it came from."""
 
-    name: str
-    shape: str
-    layouts: frozenset[str]  # those of kernels that say nothing of their own
-    optional: bool
-    out: bool
+    call: Call
+    inputs: tuple[Any, ...]  # sizes
+    outs: Mapping[str, Sizes]
+    attrs: Mapping[str, Any]  # attributes as the sample has them, without scalars
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What a row says, as far as its contract goes."""
-
-    op: str
-    params: tuple[Param, ...]
-    attrs: tuple[Mapping[str, Any], ...]
-    kernels: tuple[Mapping[str, Any], ...]
-    built: Mapping[str, Sequence[str]]  # the dtypes of each kernel
-    where: tuple[str, ...]
+    def relation(self) -> dict[str, Sizes] | None:
+        """The sizes of all outs, as the row's relation has it; None: it refuses."""
+        op, relations = self.call.row.op, importlib.import_module("aicf_cuda._relations")
+        refused = importlib.import_module("aicf_rt.relations").Refused
+        named = canonical(replace(self.call, kwargs=dict(self.attrs)))
+        named = {k: v for k, v in named.items() if k not in self.scalars}
+        try:
+            found = relations.RELATIONS[op](*self.inputs, **named)
+        except refused:
+            return None
+        names = [p.name for p in self.call.facts.outs]
+        return dict(zip(names, (tuple(s) for s in found), strict=True))
 
     @property
-    def inputs(self) -> tuple[Param, ...]:
-        return tuple(p for p in self.params if not p.out)
+    def scalars(self) -> set[str]:
+        return {p.name for p in self.call.facts.scalars}
 
-    def layouts(self, kernel: Mapping[str, Any], param: Param) -> frozenset[str]:
-        """The layouts in which a kernel takes a parameter."""
-        said = kernel.get("layout")
-        if isinstance(said, Mapping):
-            said = said.get(param.name)
-        return words(said) if said else param.layouts
-
-
-def words(layout: str | Sequence[str] | None) -> frozenset[str]:
-    return frozenset([layout] if isinstance(layout, str) else layout or ["dense"])
-
-
-def row_of(op: str) -> Row:
-    said = importlib.import_module(f"aicf_cuda.{op}").capability
-
-    def param(entry: Mapping[str, Any], out: bool) -> Param:
-        optional = bool(entry.get("optional", False))
-        return Param(entry["name"], entry["shape"], words(entry.get("layout")), optional, out)
-
-    tensors = [param(a, False) for a in said["args"] if "tensor" in a]
-    return Row(
-        op=said["op"],
-        params=(*tensors, *(param(o, True) for o in said["outs"])),
-        attrs=tuple(a for a in said["args"] if "attr" in a or "scalar" in a),
-        kernels=tuple(said["kernels"]),
-        built=said["built"],
-        where=tuple(said.get("where", {})),
-    )
-
-
-def variants_of(op: str) -> list[str]:
-    """The dtypes that the op has a typed form for."""
-    module = importlib.import_module(f"aicf_cuda.{op}")
-    return [dtype for dtype in DTYPES if hasattr(module, f"{op}_{dtype}")]
-
-
-# ---- shapes --------------------------------------------------------------------------------------
-
-ITEM = re.compile(
-    r"(?P<function>broadcast|reduced)\((?P<of>[^)]*)\)|(?P<pack>\w+)\.\.|(?P<at>\w+)@(?P<axis>\w+)|(?P<dim>\w+)"
-)
-
-
-@dataclass(slots=True)
-class Relation:
-    """The dims and packs of a row, as the tensors seen so far bind them."""
-
-    attrs: Mapping[str, Any]
-    dims: dict[str, int] = field(default_factory=dict)
-    packs: dict[str, Sizes] = field(default_factory=dict)
-
-    def value(self, item: re.Match[str]) -> Sizes | None:
-        """The sizes that an item stands for; None if it is not bound yet."""
-        if item["pack"]:
-            return self.packs.get(item["pack"])
-        if item["function"] == "broadcast":
-            of = [self.packs[name.strip()] for name in item["of"].split(",")]
-            return tuple(np.broadcast_shapes(*of))
-        if item["function"] == "reduced":
-            pack, axes_name, keep_name = (name.strip() for name in item["of"].split(","))
-            sizes = self.packs[pack]
-            axes = self.attrs[axes_name]
-            over = range(len(sizes)) if axes is None else [a % len(sizes) for a in axes]
-            if len(set(over)) < len(over):
-                raise ValueError("an axis twice")
-            keep = self.attrs[keep_name]
-            return tuple(
-                1 if d in over else n for d, n in enumerate(sizes) if keep or d not in over
-            )
-        name = item["at"] or item["dim"]
-        return (self.dims[name],) if name in self.dims else None
-
-    def sizes(self, shape: str) -> Sizes:
-        """The sizes of a shape of which all is bound."""
-        found: list[int] = []
-        for item in ITEM.finditer(shape):
-            value = self.value(item)
-            assert value is not None, f"{item[0]} is not bound"
-            found += value
-        return tuple(found)
-
-    def bind(self, shape: str, sizes: Sizes) -> bool:
-        """Whether `sizes` are of this shape; binds what is new in it."""
-        items = list(ITEM.finditer(shape))
-        for at, item in enumerate(items):
-            if item["axis"]:
-                axis = self.attrs[item["axis"]]
-                if not -len(sizes) <= axis < len(sizes):
-                    return False
-                axis %= len(sizes)
-                before, here, after = sizes[:axis], sizes[axis : axis + 1], sizes[axis + 1 :]
-                return (
-                    self.bind_items(items[:at], before)
-                    and self.bind_items([item], here)
-                    and self.bind_items(items[at + 1 :], after)
-                )
-        return self.bind_items(items, sizes)
-
-    def bind_items(self, items: Sequence[re.Match[str]], sizes: Sizes) -> bool:
-        try:
-            values = [self.value(item) for item in items]
-        except ValueError:  # packs that do not broadcast, an axis twice
+    def taken(self) -> bool:
+        """Whether the row takes it: its relation, the outs' sizes, the attributes' ranges."""
+        found = self.relation() if in_range(self.call.row.op, self.attrs) else None
+        if found is None or not self.of_outs_hold(found):
             return False
-        free = [
-            i
-            for i, (it, v) in enumerate(zip(items, values, strict=True))
-            if v is None and it["pack"]
+        return all(found[name] == s for name, s in self.outs.items())
+
+    def of_outs_hold(self, outs: Mapping[str, Sizes]) -> bool:
+        """The conditions that name outs, which a relation, that gives these, does not ask."""
+        inputs = dict(zip((p.name for p in self.call.facts.inputs), self.inputs, strict=True))
+        scope = {"numel": math.prod, "__builtins__": {}, **inputs, **outs}
+        texts = table()[self.call.row.op]["row"].get("where", {})
+        about = [t for t in texts if set(outs) & set(re.findall(r"\w+", t))]
+        return all(bool(eval(text, scope)) for text in about)
+
+    def made(self) -> Call:
+        """The call itself, on dense tensors of those sizes: zeros, and poisoned outs."""
+        again = self.call.copied()
+        again.kwargs = {
+            **{k: v for k, v in again.kwargs.items() if k in self.scalars},
+            **self.attrs,
+        }
+        again.inputs = [
+            zeros(value, sizes) for value, sizes in zip(again.inputs, self.inputs, strict=True)
         ]
-        assert len(free) <= 1, "two packs that nothing separates"
-        taken = sum(1 if v is None else len(v) for i, v in enumerate(values) if i not in free)
-        if taken > len(sizes) or (not free and taken != len(sizes)):
-            return False
-        at = 0
-        for i, (item, value) in enumerate(zip(items, values, strict=True)):
-            length = len(sizes) - taken if i in free else 1 if value is None else len(value)
-            here = sizes[at : at + length]
-            at += length
-            if value is not None and here != value:
+        again.outs = {
+            name: poisoned(sizes, self.call.kind(name), self.call.device)
+            for name, sizes in self.outs.items()
+        }
+        return again
+
+
+def zeros(value: Any, sizes: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [zeros(x, s) for x, s in zip(value, sizes, strict=True)]
+    if value is None or tuple(value.shape) == sizes:
+        return value
+    return torch.zeros(sizes, dtype=value.dtype, device=value.device)
+
+
+def asked_of(call: Call) -> Asked:
+    """A sample's call, with all its outs."""
+    attrs = {k: v for k, v in call.kwargs.items() if k not in {p.name for p in call.facts.scalars}}
+    attrs.pop("dtype", None)
+    inputs = tuple(sizes_of(x) for x in call.inputs)
+    outs = {p.name: tuple(call.want[p.name].shape) for p in call.facts.outs if p.name in call.want}
+    return Asked(call, inputs, outs, attrs)
+
+
+def mutations(sizes: Sizes, none: bool) -> Iterator[Sizes]:
+    """One relation violated, by one: a dim longer or shorter, 1 or 0, one dim more or less."""
+    for d, size in enumerate(sizes):
+        for other in {size + 1, size - 1, 1, 0} - {size}:
+            if other > 0 or (other == 0 and none):
+                yield (*sizes[:d], other, *sizes[d + 1 :])
+    yield (2, *sizes)
+    yield (*sizes, 2)
+    yield (1, *sizes)
+    if sizes:
+        yield sizes[1:]
+
+
+def changed(one: Asked) -> Iterator[tuple[str, Asked]]:
+    """With one tensor of other sizes, or all that have the same; the outs as they were, and as the
+    relation then has them."""
+    names = [p.name for p in one.call.facts.inputs]
+    kinds = [x.dtype for x in tensors_of(one.call.inputs)]
+    # An index has nowhere to point where there is nothing: what kernels do then is their own test.
+    none = all(kind.is_floating_point for kind in kinds)
+    for at, sizes in enumerate(one.inputs):
+        first = sizes[0] if isinstance(sizes, list) and sizes else sizes
+        for other in mutations(first, none) if isinstance(first, tuple) else ():
+            alone = [*one.inputs]
+            alone[at] = [other, *sizes[1:]] if isinstance(sizes, list) else other
+            alike = [swapped(s, first, other) for s in one.inputs]
+            for inputs in (alone, alike):
+                yield names[at], replace(one, inputs=tuple(inputs))
+                found = replace(one, inputs=tuple(inputs)).relation()
+                if found is not None:
+                    outs = {name: s for name, s in found.items() if name in one.outs}
+                    yield names[at], replace(one, inputs=tuple(inputs), outs=outs)
+    for name, sizes in one.outs.items():
+        for other in mutations(sizes, True):
+            yield name, replace(one, outs={**one.outs, name: other})
+
+
+def swapped(sizes: Any, first: Sizes, other: Sizes) -> Any:
+    if isinstance(sizes, list):
+        return [swapped(s, first, other) for s in sizes]
+    return other if sizes == first else sizes
+
+
+# ---- attributes ----------------------------------------------------------------------------------
+
+
+def attributes_of(op: str) -> list[Mapping[str, Any]]:
+    return [a for a in table()[op]["row"]["args"] if "attr" in a]
+
+
+def in_range(op: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether all are where the row's `min` and `max` say."""
+    for a in attributes_of(op):
+        value = attrs.get(a["name"])
+        for x in value if isinstance(value, list | tuple) else () if value is None else (value,):
+            if isinstance(x, int | float) and not (
+                a.get("min", -(2**62)) <= x <= a.get("max", 2**62)
+            ):
                 return False
-            if value is None and item["pack"]:
-                self.packs[item["pack"]] = here
-            elif value is None:
-                self.dims[item["at"] or item["dim"]] = here[0]
-        return True
+    return True
 
 
-def shapes_fit(row: Row, shapes: Mapping[str, Sizes | None], attrs: Mapping[str, Any]) -> bool:
-    """Whether the tensors are of the row's shapes; None is an absent one."""
-    relation = Relation(attrs)
-    try:
-        return all(
-            relation.bind(p.shape, sizes)
-            for p in row.params
-            if (sizes := shapes[p.name]) is not None
-        )
-    except ZeroDivisionError:
-        return False
+def other_values(a: Mapping[str, Any], value: Any) -> list[Any]:
+    """For an attribute that has this value."""
+    kind = a["attr"]
+    if kind == "bool":
+        return [not value]
+    if kind == "enum":
+        return [word for word in a["values"] if word != value]
+    if kind == "float":
+        return [0.0, 1.0, -2.5, 0.25]
+    if kind == "axis":
+        return [0, -1, 1, 7, -8, 2**31, -(2**62)]
+    if kind == "axes":
+        return [[0], [0, 0], [0, -1], [9], [2**40], [1, 0]]
+    if kind == "ints":
+        each = [value] * a["size"] if isinstance(value, int) else [*(value or [1] * a["size"])]
+        return [[x + 1 for x in each], [0] * len(each), [each[0], *(x + 2 for x in each[1:])]]
+    return [x for x in (0, 1, 2, (value or 0) + 1, -1) if x != value]
 
 
-def conditions_hold(row: Row, present: Mapping[str, bool], attrs: Mapping[str, Any]) -> bool:
-    class Names(dict[str, Any]):
-        def __missing__(self, name: str) -> str:
-            return name  # a parameter, as present() takes it
-
-    scope = Names(attrs) | {"present": lambda name: present[name]}
-    names = Names(scope)
-    return all(bool(eval(text, {"__builtins__": {}}, names)) for text in row.where)
+def readdressed(one: Asked) -> Iterator[tuple[str, Asked]]:
+    """With one attribute of another value; outs of the sizes that it has then."""
+    for a in attributes_of(one.call.row.op):
+        now = one.attrs.get(a["name"], a.get("default"))
+        for value in other_values(a, None if now == "all" else now):
+            tried = replace(one, attrs={**one.attrs, a["name"]: value})
+            found = tried.relation() if in_range(one.call.row.op, tried.attrs) else None
+            if found is not None:
+                outs = {name: s for name, s in found.items() if name in one.outs}
+                tried = replace(tried, outs=outs)
+            yield a["name"], tried
 
 
 # ---- layouts -------------------------------------------------------------------------------------
@@ -225,18 +224,19 @@ def is_gapless(t: torch.Tensor) -> bool:
 
 def has_unit_stride(t: torch.Tensor, dim: int) -> bool:
     if t.dim() < -dim:
-        return False
+        return dim == -1
     return bool(t.numel() == 0 or t.shape[dim] == 1 or t.stride(dim) == 1)
 
 
-def layout_fits(t: torch.Tensor, layouts: frozenset[str]) -> bool:
+def layout_fits(t: torch.Tensor, layouts: Sequence[str]) -> bool:
     """Of one tensor alone; `flat` also asks for one order of all."""
     fits = {
         "dense": is_dense(t),
         "flat": is_gapless(t),
+        "nhwc": t.dim() == 4 and is_dense(t.permute(0, 2, 3, 1)),
         "row": has_unit_stride(t, -1),
-        "col": has_unit_stride(t, -2),
-        "strided": True,
+        "col": t.dim() >= 2 and has_unit_stride(t, -2),
+        "strided": t.dim() <= 8,
     }
     return any(fits[layout] for layout in layouts)
 
@@ -250,88 +250,24 @@ def one_order(tensors: Sequence[torch.Tensor]) -> bool:
     )
 
 
-def guard_holds(text: str, given: Mapping[str, torch.Tensor | None]) -> bool:
-    def aligned(count: int, *tensors: torch.Tensor) -> bool:
-        return all(
-            t.data_ptr() % count == 0
-            and all(s == 1 or s * t.element_size() % count == 0 for _, s in strides_of(t))
-            for t in tensors
-        )
-
-    def same_shape(*tensors: torch.Tensor) -> bool:
-        return all(t.shape == tensors[0].shape for t in tensors)
-
-    scope = {"aligned": aligned, "same_shape": same_shape, **given}
-    return bool(eval(text, {"__builtins__": {}}, scope))
-
-
-def kernel_fits(
-    row: Row,
-    kernel: Mapping[str, Any],
-    dtype: str,
-    device: str,
-    given: Mapping[str, torch.Tensor | None],
-    libs: frozenset[str],
-) -> bool:
-    """Whether a kernel takes tensors that the row takes."""
-    if kernel["backend"] != device or dtype not in row.built[kernel["id"]]:
-        return False
-    if not libs.issuperset(kernel.get("libs", ())):
-        return False
+def layouts_fit(call: Call, kernel: Mapping[str, Any]) -> bool:
+    """Whether the tensors lie as a kernel takes them."""
+    named = {p.name: x for p, x in zip(call.facts.inputs, call.inputs, strict=True)} | call.outs
     flat: list[torch.Tensor] = []
-    for p in row.params:
-        t = given[p.name]
-        if t is None:
-            continue
-        layouts = row.layouts(kernel, p)
-        if not layout_fits(t, layouts):
-            return False
-        if layouts == {"flat"}:
-            flat.append(t)
-    if flat and not one_order(flat):
-        return False
-    return all(guard_holds(text, given) for text in kernel.get("when", ()))
+    for name, layouts in kernel["layouts"].items():
+        for t in tensors_of(named.get(name)):
+            if not layout_fits(t, layouts):
+                return False
+            if layouts == ["flat"]:
+                flat.append(t)
+    return not flat or one_order(flat)
 
 
-# ---- calls to try --------------------------------------------------------------------------------
-
-# Sizes for every dim and pack of the rows: no two alike where they need not be, so that none can
-# stand in for another. Packs that are broadcast together are so here.
-BOUND: tuple[tuple[dict[str, int], dict[str, Sizes]], ...] = (
-    ({"M": 3, "K": 4, "N": 5}, {"A": (2, 6), "B": (2, 6), "L": (2, 3), "R": (4,)}),
-    ({"M": 2, "K": 3, "N": 7}, {"A": (5, 1, 3), "B": (4, 1), "L": (), "R": (2, 3)}),
-    ({"M": 8, "K": 16, "N": 24}, {"A": (3,), "B": (1,), "L": (4,), "R": ()}),
-    ({"M": 1, "K": 1, "N": 1}, {"A": (), "B": (2,), "L": (), "R": ()}),
-    ({"M": 2, "K": 5, "N": 3}, {"A": (4, 3), "B": (), "L": (1,), "R": (1, 6)}),
-)
-
-
-def attrs_of(row: Row, packs: Mapping[str, Sizes]) -> Iterator[dict[str, Any]]:
-    """Values for all attributes: every word of an enum once, elsewhere one value that fits."""
-    plain: dict[str, Any] = {}
-    for a in row.attrs:
-        kind = a.get("attr", "scalar")
-        plain[a["name"]] = {
-            "axis": len(packs["L"]),
-            "axes": None if len(packs["A"]) < 2 else [0, -1],
-            "scalar": 0.5,
-            "bool": False,
-            "float": a.get("default", 1.0),
-            "enum": a.get("default"),
-        }[kind]
-    yield dict(plain)
-    for a in row.attrs:
-        for word in a.get("values", ()):
-            if word != a.get("default"):
-                yield plain | {a["name"]: word}
-        if a.get("attr") == "bool":
-            yield plain | {a["name"]: True}
-
-
-def options_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """As keywords of a call: axes that are None are left out, for the default means all."""
-    return {name: value for name, value in attrs.items() if value is not None}
-
-
-def count_of(sizes: Sizes) -> int:
-    return math.prod(sizes)
+def moved(call: Call, name: str, layout: str) -> Call:
+    """With the tensor of a name, an out too, in another layout."""
+    again = call.relaid(layout, name)
+    again.outs = dict(call.outs)
+    if name in again.outs:
+        x = again.outs[name]
+        again.outs[name] = empty(tuple(x.shape), again.kind(name), call.device, layout)
+    return again

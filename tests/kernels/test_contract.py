@@ -1,38 +1,29 @@
-"""What each module takes and refuses, from the row it carries: every op, dtype and kernel."""
+"""What each module takes and refuses, from the row it carries: every op, each relation of sizes,
+attribute, dtype and layout, beside a second reading of the row."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from kernels.capability import (
-    BOUND,
-    OPS,
-    Relation,
-    Row,
-    Sizes,
-    attrs_of,
-    conditions_hold,
-    kernel_fits,
-    options_of,
-    row_of,
-    shapes_fit,
-    variants_of,
-)
-from kernels.tensors import DTYPES, poisoned, random
+from kernels.capability import Asked, asked_of, changed, layouts_fit, moved, readdressed
+from kernels.tensors import poisoned
+from rows import rows
+from rows.calls import Call, calls_of, mapped, tensors_of
+from rows.table import DTYPES, facts, table
 
-pytestmark = [pytest.mark.guests("torch"), pytest.mark.promise("KERNELS-contract")]
+pytestmark = [
+    pytest.mark.guests("torch"),
+    pytest.mark.promise("KERNELS-contract", "ROWS-contract"),
+]
 
-LAYOUTS = ("dense", "odd", "reversed", "swapped", "stepped", "pitched", "broadcast")
-
-Tensors = dict[str, torch.Tensor | None]
-Shapes = dict[str, Sizes | None]
+OPS = tuple(op for op in rows() if op in table())
+LAYOUTS = ("dense", "odd", "reversed", "swapped", "stepped", "pitched", "broadcast", "nhwc")
 
 
 @functools.cache
@@ -44,265 +35,121 @@ def libs() -> frozenset[str]:
     return frozenset(["openblas"] if there else [])
 
 
-def given_shapes(row: Row) -> Iterator[tuple[Shapes, dict[str, Any]]]:
-    """Shapes that the row takes, and attributes with them; optional tensors present and absent."""
-    for dims, packs in BOUND:
-        for attrs in attrs_of(row, packs):
-            relation = Relation(attrs, dict(dims), dict(packs))
-            shapes: Shapes = {p.name: relation.sizes(p.shape) for p in row.params}
-            yield shapes, attrs
-            for p in row.params:
-                if p.optional:
-                    yield shapes | {p.name: None}, attrs
+def calls(op: str, device: str) -> Iterator[Call]:
+    """In the first dtype that the device has a kernel for."""
+    for dtype in rows()[op].dtypes:
+        found = list(calls_of(rows()[op], dtype, device))
+        if found:
+            yield from (call.relaid("dense") for call in found)
+            return
 
 
-def tensors_for(
-    row: Row, shapes: Shapes, dtype: str, device: str, layout: str = "dense"
-) -> Tensors:
-    """Inputs of random values and poisoned outs; an out is never broadcast."""
-    found: Tensors = {}
-    for at, p in enumerate(row.params):
-        sizes = shapes[p.name]
-        if sizes is None:
-            found[p.name] = None
-        elif p.out:
-            lies = "dense" if layout == "broadcast" else layout
-            found[p.name] = poisoned(sizes, dtype, device, lies)
-        else:
-            found[p.name] = random(sizes, dtype, device, layout, seed=at)
-    return found
+def answer(call: Call, **more: Any) -> bool:
+    """The typed call's. A refusal has written nothing."""
+    before = {name: x.clone() for name, x in call.outs.items()}
+    given = call.typed(**more)
+    for name, x in call.outs.items() if not given else ():
+        same = torch.equal(x.cpu().nan_to_num(7), before[name].cpu().nan_to_num(7))
+        assert same, f"{call.name} refused and wrote {name}"
+    return given
 
 
-def attempt(row: Row, dtype: str, given: Tensors, options: Mapping[str, Any]) -> bool:
-    """The typed call's answer. A refusal has written nothing."""
-    outs = {p.name: t for p in row.params if p.out and (t := given[p.name]) is not None}
-    before = {name: t.clone() for name, t in outs.items()}
-    function = getattr(importlib.import_module(f"aicf_cuda.{row.op}"), f"{row.op}_{dtype}")
-    answer = function(*given.values(), **options)
-    assert answer is True or answer is False
-    if not answer:
-        for name, t in outs.items():
-            assert torch.equal(t.cpu().nan_to_num(7), before[name].cpu().nan_to_num(7)), (
-                f"{row.op}_{dtype} refused and wrote {name}"
-            )
-    return bool(answer)
+def check(one: Asked, what: str) -> bool:
+    """The typed call says what the second reading does."""
+    call, want = one.made(), one.taken()
+    got = answer(call)
+    assert got == want, f"{what}: {call.name} outs {one.outs}: answered {got}, {call.explain()}"
+    return got
 
 
-def expected(row: Row, dtype: str, device: str, given: Tensors, kernel: str | None = None) -> bool:
-    fitting = [k["id"] for k in row.kernels if kernel_fits(row, k, dtype, device, given, libs())]
-    return kernel in fitting if kernel else bool(fitting)
-
-
-def describe(row: Row, dtype: str, given: Tensors, options: Mapping[str, Any]) -> str:
-    tensors = {
-        name: None if t is None else (tuple(t.shape), t.stride(), str(t.dtype))
-        for name, t in given.items()
-    }
-    return f"{row.op}_{dtype}({tensors}, {dict(options)})"
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_each_variant_is_taken_where_a_kernel_covers_it(op: str, device: str) -> None:
-    row = row_of(op)
-    taken = 0
-    for dtype in variants_of(op):
-        for shapes, attrs in given_shapes(row):
-            given = tensors_for(row, shapes, dtype, device)
-            options = options_of(attrs)
-            want = expected(row, dtype, device, given)
-            got = attempt(row, dtype, given, options)
-            assert got == want, describe(row, dtype, given, options)
-            taken += got
-    assert taken
-
-
-def mutations(sizes: Sizes) -> Iterator[Sizes]:
-    """One relation violated, by one: a dim longer or shorter, 1 or 0, one dim more or less."""
-    for d, size in enumerate(sizes):
-        for other in {size + 1, size - 1, 1, 0} - {size}:
-            yield (*sizes[:d], other, *sizes[d + 1 :])
-    yield (2, *sizes)
-    yield (*sizes, 2)
-    yield (1, *sizes)
-    if sizes:
-        yield sizes[1:]
-
-
-@pytest.mark.promise("A6")
+@pytest.mark.promise("A6", "C1")
 @pytest.mark.parametrize("op", OPS)
 def test_every_relation_of_sizes_is_checked(op: str, device: str) -> None:
-    row = row_of(op)
-    dtype = "f32"
-    counts = {True: 0, False: 0}
-    for shapes, attrs in given_shapes(row):
-        for p in row.params:
-            sizes = shapes[p.name]
-            for changed in mutations(sizes) if sizes is not None else ():
-                tried = shapes | {p.name: changed}
-                given = tensors_for(row, tried, dtype, device)
-                options = options_of(attrs)
-                want = shapes_fit(row, tried, attrs) and expected(row, dtype, device, given)
-                got = attempt(row, dtype, given, options)
-                assert got == want, describe(row, dtype, given, options)
-                counts[got] += 1
-    assert counts[False]
+    """Sizes of nothing among them: taken where the relation has no word against them."""
+    refused = 0
+    for call in calls(op, device):
+        one = asked_of(call)
+        assert check(one, "as it is")
+        for name, tried in changed(one):
+            refused += not check(tried, name)
+    assert refused or len(facts(op).inputs + facts(op).outs) == 1
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
-@pytest.mark.promise("A6")
+@pytest.mark.promise("FAULT-18")
+@pytest.mark.parametrize("op", OPS)
+def test_attributes_are_checked(op: str, device: str) -> None:
+    """Each word of an enum, numbers in and out of range, axes that are none."""
+    for call in calls(op, device):
+        for name, tried in readdressed(asked_of(call)):
+            check(tried, name)
+
+
+@pytest.mark.promise("A6", "D4")
 @pytest.mark.parametrize("op", OPS)
 def test_the_generic_form_names_op_and_argument(op: str, device: str) -> None:
-    module = importlib.import_module(f"aicf_cuda.{op}")
     unsupported = importlib.import_module("aicf_cuda").Unsupported
     assert issubclass(unsupported, ValueError)
     assert issubclass(unsupported, TypeError)
-    row = row_of(op)
-    shapes, attrs = next(given_shapes(row))
-    for p in row.params:
-        sizes = shapes[p.name]
-        assert sizes is not None
-        for changed in [*([(*sizes[:-1], sizes[-1] + 1)] if sizes else []), (*sizes, 2)]:
-            tried = shapes | {p.name: changed}
-            if shapes_fit(row, tried, attrs):
+    module, seen = facts(op).module, set()
+    names = [p.name for p in facts(op).params] + list(table()[op]["row"].get("where", {}).values())
+    for call in calls(op, device):
+        for name, tried in changed(asked_of(call)):
+            if name in seen or tried.taken():
                 continue
-            given = tensors_for(row, tried, "f32", device)
-            inputs = [given[q.name] for q in row.inputs]
-            outs = {q.name: given[q.name] for q in row.params if q.out}
+            seen.add(name)
+            made = tried.made()
             with pytest.raises(unsupported) as raised:
-                getattr(module, op)(*inputs, **outs, **options_of(attrs))
+                getattr(module, op)(*made.inputs, **made.kwargs, **made.outs)
             text = str(raised.value)
-            assert op in text
-            assert any(q.name in text for q in row.params), text
-            assert str(changed[-1]) in text, text
+            assert text.startswith(f"{op}: "), text
+            assert any(word in text for word in names), text
 
 
-@pytest.mark.promise("A3")
+@pytest.mark.promise("A3", "FAULT-16")
 @pytest.mark.parametrize("op", OPS)
 def test_each_kernel_takes_its_layouts_and_no_others(op: str, device: str) -> None:
-    row = row_of(op)
+    """Each tensor in each layout: a kernel without a guard takes it where it lies as its row says;
+    one with a guard where explain says so, and never elsewhere."""
+    kernels = facts(op).kernels_of(device)
+    said = [k for k in facts(op).kernels if k["id"] in kernels]
     counts = {True: 0, False: 0}
-    for kernel in row.kernels:
-        for dtype in variants_of(op):
-            for shapes, attrs in list(given_shapes(row))[:9]:
-                options = options_of(attrs) | {"kernel": kernel["id"]}
-                for p in row.params:
-                    for layout in LAYOUTS:
-                        given = tensors_for(row, shapes, dtype, device)
-                        sizes = shapes[p.name]
-                        if sizes is None or (p.out and layout == "broadcast"):
-                            continue
-                        make = poisoned if p.out else random
-                        given[p.name] = make(sizes, dtype, device, layout)
-                        want = expected(row, dtype, device, given, kernel["id"])
-                        got = attempt(row, dtype, given, options)
-                        assert got == want, describe(row, dtype, given, options)
-                        counts[got] += 1
+    for call in calls(op, device):
+        dense = call.with_outs()
+        for kernel in said:
+            if call.suffix not in kernels[kernel["id"]] or not libs().issuperset(kernel["libs"]):
+                continue
+            for name in kernel["layouts"]:
+                for layout in LAYOUTS:
+                    if layout == "broadcast" and name not in {p.name for p in call.facts.inputs}:
+                        continue
+                    made = moved(dense, name, layout)
+                    if layout == "broadcast" and any(
+                        p.name == name and p.role == "INOUT" for p in call.facts.inputs
+                    ):
+                        continue
+                    want = layouts_fit(made, kernel)
+                    if kernel["guards"]:
+                        want = want and f"{kernel['id']}: fits" in "".join(made.explain())
+                    got = answer(made, kernel=kernel["id"])
+                    assert got == want, f"{kernel['id']}: {name} {layout}: {made.explain()}"
+                    counts[got] += 1
     assert counts[True]
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_tensors_all_in_one_layout(op: str, device: str) -> None:
-    row = row_of(op)
-    for layout in LAYOUTS:
-        for dtype in variants_of(op):
-            for shapes, attrs in given_shapes(row):
-                given = tensors_for(row, shapes, dtype, device, layout)
-                options = options_of(attrs)
-                want = expected(row, dtype, device, given)
-                got = attempt(row, dtype, given, options)
-                assert got == want, f"{layout}: {describe(row, dtype, given, options)}"
-
-
-@pytest.mark.parametrize("op", OPS)
 def test_other_dtypes_are_refused(op: str, device: str) -> None:
-    row = row_of(op)
-    shapes, attrs = next(given_shapes(row))
-    for dtype in variants_of(op):
-        for p in row.params:
-            for other in DTYPES:
-                if other == dtype:
-                    continue
-                given = tensors_for(row, shapes, dtype, device)
-                sizes = shapes[p.name]
-                assert sizes is not None
-                make = poisoned if p.out else random
-                given[p.name] = make(sizes, other, device)
-                options = options_of(attrs)
-                assert not attempt(row, dtype, given, options), (
-                    f"{p.name} as {other}: {describe(row, dtype, given, options)}"
-                )
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_conditions_of_the_row_are_asked(op: str, device: str) -> None:
-    row = row_of(op)
-    shapes, attrs = next(given_shapes(row))
-    reals = [a["name"] for a in row.attrs if a.get("attr") == "float"]
-    optional = [p.name for p in row.params if p.optional]
-    counts = {True: 0, False: 0}
-    for name in [*optional, None]:
-        tried = shapes | ({name: None} if name else {})
-        for real in [*reals, None]:
-            for value in (0.0, 1.0, -2.5):
-                changed = attrs | ({real: value} if real else {})
-                present = {p.name: tried[p.name] is not None for p in row.params}
-                given = tensors_for(row, tried, "f32", device)
-                want = conditions_hold(row, present, changed)
-                got = attempt(row, "f32", given, options_of(changed))
-                assert got == want, describe(row, "f32", given, options_of(changed))
-                counts[got] += 1
-    assert counts[False] or not row.where
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_axes_out_of_range_or_twice_are_refused(op: str, device: str) -> None:
-    row = row_of(op)
-    shapes, attrs = next(given_shapes(row))
-    rank = len(shapes[row.params[0].name] or ())
-    for a in row.attrs:
-        wrong: list[Any] = []
-        if a.get("attr") == "axis":
-            wrong = [rank, -rank - 1, 2**31, -(2**62)]
-        elif a.get("attr") == "axes":
-            wrong = [[rank], [0, 0], [0, -rank], [-rank - 1], [2**40]]
-        for value in wrong:
-            given = tensors_for(row, shapes, "f32", device)
-            assert not attempt(row, "f32", given, options_of(attrs | {a["name"]: value})), value
-
-
-@pytest.mark.promise("C1")
-@pytest.mark.parametrize("op", OPS)
-def test_empty_tensors_are_checked_like_others(op: str, device: str) -> None:
-    """Each dim 0 in turn: taken, with nothing launched or identities written; a wrong shape is
-    still refused."""
-    row = row_of(op)
-    for dims, packs in BOUND[:3]:
-        attrs = next(attrs_of(row, packs))
-        names = [
-            *dims,
-            *(f"{name}[{i}]" for name, sizes in packs.items() for i in range(len(sizes))),
-        ]
-        for name in names:
-            if name in dims:
-                empty = Relation(attrs, dims | {name: 0}, dict(packs))
-            else:
-                pack, index = name[0], int(name[2:-1])
-                sizes = tuple(0 if i == index else n for i, n in enumerate(packs[pack]))
-                other = {p: sizes if packs[p] == packs[pack] else s for p, s in packs.items()}
-                empty = Relation(attrs, dict(dims), other)
-            try:
-                shapes: Shapes = {p.name: empty.sizes(p.shape) for p in row.params}
-            except ValueError:
-                continue  # packs that do not broadcast any more
-            given = tensors_for(row, shapes, "f32", device)
-            options = options_of(attrs)
-            assert attempt(row, "f32", given, options), describe(row, "f32", given, options)
-            for p in row.params:
-                if p.out:
-                    out = given[p.name]
-                    assert out is not None
-                    assert not out.isnan().any(), f"{p.name} has elements that nobody wrote"
-                    wrong = given | {p.name: poisoned((*out.shape, 2), "f32", device)}
-                    assert not attempt(row, "f32", wrong, options)
-    if device == "cuda":
-        torch.cuda.synchronize()
-        assert math.isfinite(float(torch.ones(1, device=device)))  # no error was left behind
+    call = next(calls(op, device))
+    for at, p in enumerate(call.facts.inputs):
+        for other in DTYPES:
+            if tensors_of(call.inputs[at]) and other != call.kind(p.name):
+                made = call.copied().with_outs()
+                made.inputs[at] = mapped(lambda x: x.to(DTYPES[other]), made.inputs[at])
+                assert not answer(made), f"{p.name} as {other}: {made.name}"
+    for p in call.facts.outs:
+        for other in DTYPES:
+            made = call.copied().with_outs()
+            if p.name in made.outs and other != call.kind(p.name):
+                made.outs[p.name] = poisoned(made.outs[p.name].shape, other, device)
+                assert not answer(made), f"{p.name} as {other}: {made.name}"

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from rows import rows
-from rows.calls import Call, calls_of, mapped, tensors_of
+from rows.calls import Call, calls_of, canonical, mapped, tensors_of
 from rows.table import DTYPES, facts, table
 
 pytestmark = [
@@ -80,13 +80,6 @@ class Shape:
     """What stands for a tensor that was not saved."""
 
     shape: tuple[int, ...]
-
-
-def canonical(call: Call) -> dict[str, Any]:
-    """All attributes and scalars as the gradient takes them."""
-    schema = importlib.import_module("aicf_rt.torch_schema")
-    row = schema.row_of(table()[call.row.op])
-    return {v.name: v.canonical(call.kwargs.get(v.name, v.default)) for v in row.values}
 
 
 def needs(call: Call) -> list[Any]:

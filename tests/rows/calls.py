@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from kernels.calls import note_kernel
 from kernels.tensors import array_of, empty, poisoned
 from kernels.tolerance import TOLERANCES, assert_close
 from rows import Maker, Row, Sample
-from rows.table import DTYPES, WORDS, Facts, facts
+from rows.table import DTYPES, WORDS, Facts, facts, table
 
 
 def mapped(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
@@ -167,8 +168,11 @@ class Call:
         """With all its tensors, or that of one name, in a layout of kernels.tensors."""
 
         def move(x: torch.Tensor) -> torch.Tensor:
-            made = empty(tuple(x.shape), WORDS[x.dtype], self.device, layout)
-            return made.copy_(x)
+            made = once = empty(tuple(x.shape), WORDS[x.dtype], self.device, layout)
+            for dim in range(0, x.dim(), 2) if layout == "broadcast" else ():
+                once, x = (t.narrow(dim, 0, min(t.shape[dim], 1)) for t in (once, x))
+            once.copy_(x)
+            return made
 
         again = self.copied()
         for at, p in enumerate(self.facts.inputs):
@@ -180,6 +184,13 @@ class Call:
         for name, value in got.items():
             if value is not None:
                 compare(value, self.want[name], self.row.slack, f"{what} {self.name}: {name}")
+
+
+def canonical(call: Call) -> dict[str, Any]:
+    """All attributes and scalars of a call, as generated Python takes them."""
+    schema = importlib.import_module("aicf_rt.torch_schema")
+    row = schema.row_of(table()[call.row.op])
+    return {v.name: v.canonical(call.kwargs.get(v.name, v.default)) for v in row.values}
 
 
 def compare(got: Any, want: Any, slack: float, what: str) -> None:
