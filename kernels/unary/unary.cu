@@ -99,7 +99,8 @@ template <typename T> struct elu {
 
     __device__ float operator()(float x) const
     {
-        return x > 0.0f ? x : alpha * expm1_of<kQuick<T>>(x);
+        float below = expm1_of<kQuick<T>>(ptx::min_nan(x, 0.0f)); // 0 above
+        return ptx::max_nan(x, 0.0f) + alpha * below;
     }
 };
 
@@ -109,7 +110,8 @@ template <typename T> struct softplus {
     __device__ float operator()(float x) const
     {
         float z = beta * x;
-        return z > threshold ? x : softplus_of<kQuick<T>>(z) * inverse;
+        float smooth = always(softplus_of<kQuick<T>>(z) * inverse);
+        return z > threshold ? x : smooth;
     }
 };
 

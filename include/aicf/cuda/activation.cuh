@@ -21,6 +21,15 @@ exponential(float x)
     return kIsQuick ? ptx::exp2_approx(x * kLog2E) : expf(x);
 }
 
+// x, computed whether it is chosen or not: branches around what is short cost more than it.
+__device__ inline float
+always(float x)
+{
+    uint32_t bits = __float_as_uint(x);
+    ptx::opaque(bits);
+    return __uint_as_float(bits);
+}
+
 // 1 / (1 + e^-x): 0 at -inf, 1 at +inf.
 template <bool kIsQuick>
 __device__ inline float
@@ -48,8 +57,7 @@ template <bool kIsQuick>
 __device__ inline float
 softplus_of(float x)
 {
-    float above = x < 0.0f ? 0.0f : x;
-    return above + log1p_of(exponential<kIsQuick>(-fabsf(x)));
+    return ptx::max_nan(x, 0.0f) + log1p_of(exponential<kIsQuick>(-fabsf(x)));
 }
 
 // e^x - 1. Near 0, where the difference would lose what is small, x + x^2 Q(x), fitted likewise;
@@ -93,31 +101,29 @@ tanh_of(float x)
 // Beyond it Phi is 1 or 0 to the last bit of f32, and no product of here overflows.
 constexpr float kNormalReach = 20.0f;
 
-// phi(x) sqrt(2 pi) = e^(-x^2 / 2), and Phi(x): by bell * t Q(t) / 2, z = |x| / sqrt(2), t = 1 / (1
-// + 0.35 z), and a polynomial Q fitted to e^(z^2) erfc(z) / t at Chebyshev's points, right to 5e-7
-// of Phi where it is not tiny; quick: Abramowitz and Stegun, 7.1.26.
+// For m >= 0: phi(m) sqrt(2 pi) = e^(-m^2 / 2), and Phi(-m), by bell * t Q(t) / 2, z = m / sqrt(2),
+// t = 1 / (1 + 0.35 z), and a polynomial Q fitted to e^(z^2) erfc(z) / t at Chebyshev's points,
+// right to 5e-7 of Phi where it is not tiny; quick: Abramowitz and Stegun, 7.1.26.
 struct normal {
-    float bell, share;
+    float bell, tail;
 };
 
 template <bool kIsQuick>
 __device__ inline normal
-normal_of(float x)
+normal_of(float m)
 {
     constexpr float kRootHalf = 0.70710678118654752440f;
-    float bell = ptx::exp2_approx(x * x * (-0.5f * kLog2E));
-    float tail;
+    float bell = ptx::exp2_approx(m * m * (-0.5f * kLog2E));
+    float t = ptx::reciprocal_approx(1.0f + (kIsQuick ? 0.3275911f : 0.35f) * kRootHalf * m);
+    float q;
     if constexpr (kIsQuick) {
-        float t = ptx::reciprocal_approx(1.0f + 0.3275911f * kRootHalf * fabsf(x));
-        float q = 0.5f * 1.061405429f;
+        q = 0.5f * 1.061405429f;
         q = q * t - 0.5f * 1.453152027f;
         q = q * t + 0.5f * 1.421413741f;
         q = q * t - 0.5f * 0.284496736f;
         q = q * t + 0.5f * 0.254829592f;
-        tail = q * t * bell;
     } else {
-        float t = ptx::reciprocal_approx(1.0f + 0.35f * kRootHalf * fabsf(x));
-        float q = 0.5f * 0x1.3072e8p-5f;
+        q = 0.5f * 0x1.3072e8p-5f;
         q = q * t - 0.5f * 0x1.3827b4p-3f;
         q = q * t + 0.5f * 0x1.5562aep-3f;
         q = q * t - 0.5f * 0x1.20068ap-7f;
@@ -127,18 +133,17 @@ normal_of(float x)
         q = q * t + 0.5f * 0x1.81d936p-3f;
         q = q * t + 0.5f * 0x1.93a002p-3f;
         q = q * t + 0.5f * 0x1.9473c2p-3f;
-        tail = q * t * bell;
     }
-    return {bell, x < 0.0f ? tail : 1.0f - tail};
+    return {bell, q * t * bell};
 }
 
-// x * Phi(x); the share of +inf is 1, of NaN NaN.
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), on both sides of 0. NaN comes through the maximum.
 template <bool kIsQuick>
 __device__ inline float
 gelu_of(float x)
 {
-    x = ptx::max_nan(x, -kNormalReach);
-    return x * normal_of<kIsQuick>(x).share;
+    float m = fminf(fabsf(x), kNormalReach);
+    return ptx::max_nan(x, 0.0f) - m * normal_of<kIsQuick>(m).tail;
 }
 
 __device__ inline float
@@ -153,8 +158,8 @@ gelu_slope_of(float x)
 {
     constexpr float kPhi0 = 0.39894228040143267794f; // 1 / sqrt(2 pi)
     x = within_reach(x);
-    normal n = normal_of<kIsQuick>(x);
-    return n.share + x * kPhi0 * n.bell;
+    normal n = normal_of<kIsQuick>(fabsf(x));
+    return (x < 0.0f ? n.tail : 1.0f - n.tail) + x * kPhi0 * n.bell;
 }
 
 // The likeness of Phi by tanh: (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
