@@ -102,11 +102,17 @@ static const struct {
     const char *name;
     void (*function)(void);
 } calls[] = {
-    CALL("cuDeviceGet", device_get),          CALL("cuDevicePrimaryCtxGetState", get_state),
-    CALL("cuDevicePrimaryCtxRetain", retain), CALL("cuDevicePrimaryCtxRelease", release),
-    CALL("cuCtxPushCurrent", push),           CALL("cuCtxPopCurrent", pop),
-    CALL("cuCtxGetDevice", current),          CALL("cuLaunchKernel", shim_launch),
-    CALL("cuCtxGetId", context_id),           CALL("cuKernelGetFunction", shim_function),
+    CALL("cuDeviceGet", device_get),
+    CALL("cuDevicePrimaryCtxGetState", get_state),
+    CALL("cuDevicePrimaryCtxRetain", retain),
+    CALL("cuDevicePrimaryCtxRelease", release),
+    CALL("cuCtxPushCurrent", push),
+    CALL("cuCtxPopCurrent", pop),
+    CALL("cuCtxGetDevice", current),
+    CALL("cuLaunchKernel", shim_launch),
+    CALL("cuCtxGetId", context_id),
+    CALL("cuKernelGetFunction", shim_function),
+    CALL("cuLaunchKernelEx", shim_launch_with),
 };
 
 cudaError_t

@@ -278,6 +278,14 @@ shim_launch(
         LAUNCH_VALUES(k, c), by);
 }
 
+CUresult
+shim_launch_with(const CUlaunchConfig *c, CUfunction function, void **args, void **extra)
+{
+    return shim_launch(
+        function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+        c->sharedMemBytes, c->hStream, args, extra);
+}
+
 cudaError_t
 __cudaLaunchKernel(
     cudaKernel_t handle, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
@@ -306,8 +314,12 @@ cudaError_t
 cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
 {
     (void)args;
+    bool plain = true; /* but for when it may start, it is a launch like any */
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        plain &= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization;
+    }
     return launch(
-        __func__, function,
+        plain ? "cudaLaunchKernel" : __func__, function,
         (configuration){config->gridDim, config->blockDim, config->dynamicSmemBytes,
                         config->stream});
 }

@@ -12,6 +12,9 @@ CUresult shim_launch(
     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
     void **extra);
 
+/* cuLaunchKernelEx, of launches that are like any but for when they may start. */
+CUresult shim_launch_with(const CUlaunchConfig *c, CUfunction function, void **args, void **extra);
+
 /* cuKernelGetFunction: the kernel's place in the current context. */
 CUresult shim_function(CUfunction *function, CUkernel kernel);
 

@@ -17,6 +17,8 @@ typedef struct driver {
         CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
         unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args,
         void **extra);
+    CUresult (*launch_with)(
+        const CUlaunchConfig *config, CUfunction function, void **args, void **extra);
     CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
     CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
     CUresult (*get_device)(CUdevice *device, int ordinal);

@@ -15,11 +15,34 @@
 #include "failure.h"
 #include "handles.h"
 
+/* A launch that may start while the one before it on the stream still runs. */
+static __attribute__((noinline)) CUresult
+launch_early(
+    const driver *d, CUfunction function, dim3 grid, dim3 block, void **args, size_t shared,
+    cudaStream_t stream)
+{
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    early.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig config = {
+        .gridDimX = grid.x,
+        .gridDimY = grid.y,
+        .gridDimZ = grid.z,
+        .blockDimX = block.x,
+        .blockDimY = block.y,
+        .blockDimZ = block.z,
+        .sharedMemBytes = (unsigned)shared,
+        .hStream = stream,
+        .attrs = &early,
+        .numAttrs = 1};
+    return d->launch_with(&config, function, args, NULL);
+}
+
 /* False: nothing was launched. The driver's streams are the runtime's. Outside of a launch of ours
    the context is asked for here. */
 static inline __attribute__((always_inline)) bool
 launch_fast(
-    const void *name, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
+    const void *name, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream,
+    bool early)
 {
     const driver *d = driver_fast();
     handle *h = d ? handle_find(name) : NULL;
@@ -31,10 +54,14 @@ launch_fast(
         context = 0;
     }
     CUfunction function = handle_in(h, context);
-    if (!function || shared > UINT_MAX ||
-        d->launch(
-            function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (unsigned)shared, stream,
-            args, NULL) != CUDA_SUCCESS) {
+    if (!function || shared > UINT_MAX) {
+        return false;
+    }
+    CUresult result = early ? launch_early(d, function, grid, block, args, shared, stream)
+                            : d->launch(
+                                  function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                  (unsigned)shared, stream, args, NULL);
+    if (result != CUDA_SUCCESS) {
         return false;
     }
     if (__builtin_expect(!handle_has_place(h), 0)) {
@@ -99,7 +126,7 @@ launch_kernel(cudaKernel_t kernel, LAUNCH_PARAMETERS)
 cudaError_t
 noted_cudaLaunchKernel(const void *function, LAUNCH_PARAMETERS)
 {
-    return launch_fast(function, grid, block, args, shared, stream)
+    return launch_fast(function, grid, block, args, shared, stream, false)
                ? cudaSuccess
                : launch_function(function, grid, block, args, shared, stream);
 }
@@ -108,7 +135,7 @@ noted_cudaLaunchKernel(const void *function, LAUNCH_PARAMETERS)
 cudaError_t
 noted___cudaLaunchKernel(cudaKernel_t kernel, LAUNCH_PARAMETERS)
 {
-    return launch_fast(kernel, grid, block, args, shared, stream)
+    return launch_fast(kernel, grid, block, args, shared, stream, false)
                ? cudaSuccess
                : launch_kernel(kernel, grid, block, args, shared, stream);
 }
@@ -133,13 +160,28 @@ NOTED(
     return end(before, error, grid, block, shared);
 }
 
-/* Clusters and the like. */
+static bool
+is_early(const cudaLaunchConfig_t *config)
+{
+    const cudaLaunchAttribute *one = config->attrs;
+    return config->numAttrs == 1 && one->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+           one->val.programmaticStreamSerializationAllowed;
+}
+
+/* Clusters and the like, and launches that may start early: the driver has those too. */
 NOTED(
     cudaError_t, cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *function,
     void **args)
 {
+    const bool early = is_early(config);
+    if (early && launch_fast(
+                     function, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
+                     config->stream, true)) {
+        return cudaSuccess;
+    }
     cudaError_t before = cudaPeekAtLastError();
     cudaError_t error = native_cudaLaunchKernelExC(config, function, args);
+    error = early ? learn(error, function, NULL) : error;
     return end(before, error, config->gridDim, config->blockDim, config->dynamicSmemBytes);
 }
 
