@@ -80,16 +80,26 @@ launch_cluster(
     return status_of(error);
 }
 
-// Whether a kernel that waits for the launch before it (ptx.cuh) may start while that one runs: on
-// devices of 9.0, where the module's code is for them. Code for earlier ones does not wait.
+// Whether kernels that wait for the launch before them (ptx.cuh) may start while that one runs:
+// where every device of the process is of 9.0 and the module has code for it, since code for
+// earlier ones does not wait. Asked once: the answer does not change.
 inline bool
 launches_overlap()
 {
-    int device = 0, major = 0;
-    return aicf_op_code && strstr(aicf_op_code, "_90") && cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           major == 9;
+    static int answer = -1;
+    int known = __atomic_load_n(&answer, __ATOMIC_RELAXED), devices = 0;
+    if (known < 0) {
+        known = aicf_op_code && strstr(aicf_op_code, "_90") &&
+                cudaGetDeviceCount(&devices) == cudaSuccess;
+        for (int device = 0; device < devices; device++) {
+            int major = 0, minor = 0;
+            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+            cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+            known = known && major == 9 && minor == 0;
+        }
+        __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    }
+    return known;
 }
 
 // Launches `kernel`, which waits for the launch before it, so that its start is not waited for.

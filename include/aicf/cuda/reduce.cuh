@@ -44,7 +44,6 @@ struct kernels {
     int item, value;            // bytes
     int pack;                   // elements that are read at once
     int threads;                // of a block, at most
-    int rows_at_once;           // of the short ones
     bool ordered;               // places count
     void (*rows)(row_operands); // element by element, or peeled
     void (*row_packs)(row_operands);
@@ -274,7 +273,7 @@ launch_rows(const job &j, int size, int64_t *splits)
     if (r.units <= kWarp) {
         r.team = power_from(r.units, kWarp);
         r.to.partial = nullptr;
-        int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * j.k.rows_at_once);
+        int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * kShortRows);
         return blocks > kMostBlocks ? status_of(cudaErrorInvalidConfiguration)
                                     : aicf::launch(
                                           size == 1 ? j.k.short_rows : j.k.short_row_packs,
@@ -390,7 +389,6 @@ launch(
             sizeof(typename Op<T>::value),                            \
             kSize,                                                    \
             reduce::kMostThreads<Op<T>>,                              \
-            reduce::kShortRows<Op<T>>,                                \
             Op<T>::kOrdered,                                          \
             rows<T, 1>,                                               \
             rows<T, kSize>,                                           \

@@ -11,8 +11,9 @@ namespace aicf::reduce {
 
 constexpr int kUnroll = 4; // independent loads of a thread before the first use
 
-// Short rows that a thread has a part of.
-template <typename Op> constexpr int kShortRows = sizeof(typename Op::value) > 8 ? 4 : 8;
+// Short rows that a thread has a part of at once. With eight, a small tensor waits for one long
+// block (H200, 32 x 32 f32: 2.6 us, torch 2.0), and a large one gains 2%.
+constexpr int kShortRows = 4;
 
 // Threads of a block: at most so many that a thread has the registers for its values.
 template <typename Op> constexpr int kMostThreads = sizeof(typename Op::value) > 8 ? 512 : 1024;
@@ -269,11 +270,11 @@ __device__ inline void
 short_rows_body(const row_operands &p)
 {
     using T = typename Op::element;
-    constexpr int kRows = kShortRows<Op>;
     ptx::let_next_launch_begin();
     int teams = static_cast<int>(blockDim.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
-    int64_t first = blockIdx.x * int64_t{teams} * kRows + static_cast<int>(threadIdx.x) / p.team;
+    int64_t first =
+        blockIdx.x * int64_t{teams} * kShortRows + static_cast<int>(threadIdx.x) / p.team;
     const T *x = static_cast<const T *>(p.x);
     bool there = rank < p.units;
     if (there) {
@@ -281,17 +282,17 @@ short_rows_body(const row_operands &p)
     }
 
     ptx::wait_for_launch_before();
-    unit<T, kSize> held[kRows];
+    unit<T, kSize> held[kShortRows];
 #pragma unroll
-    for (int u = 0; u < kRows; u++) {
+    for (int u = 0; u < kShortRows; u++) {
         int64_t o = first + u * teams;
         if (there && o < p.work) {
             held[u].load(x + offset_of(p.kept, o));
         }
     }
-    typename Op::value v[kRows];
+    typename Op::value v[kShortRows];
 #pragma unroll
-    for (int u = 0; u < kRows; u++) {
+    for (int u = 0; u < kShortRows; u++) {
         int64_t o = first + u * teams;
         v[u] = Op::identity();
         if (there && o < p.work) {
@@ -301,7 +302,7 @@ short_rows_body(const row_operands &p)
         v[u] = warp_reduce(v[u], p.team, combiner<Op>{});
     }
 #pragma unroll
-    for (int u = 0; u < kRows; u++) {
+    for (int u = 0; u < kShortRows; u++) {
         int64_t o = first + u * teams;
         if (rank == 0 && o < p.work) {
             p.to.store<Op>(0, o, v[u]);
