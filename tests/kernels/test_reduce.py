@@ -303,6 +303,37 @@ def test_bits_do_not_depend_on_the_threads() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-reduce-repeat")
+@pytest.mark.parametrize("shape", [(64, 1 << 16), (1 << 16, 64), (4096, 40)], ids=str)
+def test_launches_that_overlap_wait_for_each_other(shape: tuple[int, int]) -> None:
+    """Reductions of reductions back to back, over memory that is written anew in between."""
+    import aicf_cuda
+
+    x = torch.empty(shape, device="cuda")
+    rows, tops = torch.empty(shape[0], device="cuda"), torch.empty(shape[1], device="cuda")
+    found = torch.empty(100, 2, device="cuda")
+
+    def steps() -> None:
+        for i in range(100):
+            x.fill_(i)
+            aicf_cuda.mean.mean_f32(x, rows, axes=[1])
+            aicf_cuda.max.max_f32(rows, found[i, 0], axes=[0])
+            aicf_cuda.max.max_f32(x, tops, axes=[0])
+            aicf_cuda.mean.mean_f32(tops, found[i, 1], axes=[0])
+
+    steps()
+    want = torch.arange(100.0, device="cuda")[:, None].expand(100, 2)
+    assert torch.equal(found, want)
+    found.zero_()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        steps()
+    graph.replay()
+    assert torch.equal(found, want)
+
+
 # ---- large ---------------------------------------------------------------------------------------
 
 LARGE = 2**31 + 512
