@@ -17,9 +17,11 @@ namespace aicf::cross_entropy {
 constexpr int kBlock = 256;
 constexpr int kAhead = 8;  // packs of a thread on their way: 128 KiB of a multiprocessor that holds
 constexpr int kBlocks = 4; // so many blocks
-constexpr int kLanesPacks = 4;       // of a row, that a lane holds at most
-constexpr int kCombine = 512;        // threads of `combine`
-constexpr int64_t kMostParts = 8192; // said in the row's workspaces too
+constexpr int64_t kEnoughWarps = 32 * 132; // as many as the largest machines have room for
+constexpr int64_t kMostInRow = 1 << 30;    // classes that are counted in 32 bits
+constexpr int kLanesPacks = 4;             // of a row, that a lane holds at most
+constexpr int kCombine = 512;              // threads of `combine`
+constexpr int64_t kMostParts = 8192;       // said in the row's workspaces too
 
 template <typename T> struct operands {
     const T *logits;
@@ -91,15 +93,17 @@ logit_at(const operands<T> &p, const T *first, int64_t t)
     return p.rule.is_class(t) ? to_f32(first[t * p.R]) : 0.0f;
 }
 
-// What a block leaves: the sums of its threads.
+// What a block leaves: the sums of its threads, or those that its first thread alone has.
 template <typename T>
 __device__ inline void
-leave(const operands<T> &p, float (&sums)[2])
+leave(const operands<T> &p, float (&sums)[2], bool alone)
 {
     if (p.parts) {
         float v[1][2] = {{sums[0], sums[1]}};
-        rows::block_team team;
-        team.reduce(v, rows::add{});
+        if (!alone) {
+            rows::block_team team;
+            team.reduce(v, rows::add{});
+        }
         if (threadIdx.x == 0) {
             reinterpret_cast<float2 *>(p.parts)[blockIdx.x] = {v[0][0], v[0][1]};
         }
@@ -183,55 +187,73 @@ __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         lanes_rows<kPacks>(p, rows::lanes_team(p.team, i), sums);
     }
-    leave(p, sums);
+    leave(p, sums, false);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
+
+// A thread's totals become the block's, in all threads: over a warp by its largest, which costs one
+// power, and then over the warps.
+__device__ inline void
+reduce_total(rows::block_team &team, float (&total)[2])
+{
+    float top[1][1] = {{total[0]}};
+    team.lanes(top, soft::largest{});
+    soft::scale power(soft::base_of(top[0][0]));
+    float sum[1][1] = {{soft::total::moved(total[0], total[1], power)}};
+    team.lanes(sum, rows::add{});
+    float both[1][2] = {{top[0][0], sum[0][0]}};
+    team.across(both, soft::total{});
+    total[0] = both[0][0];
+    total[1] = both[0][1];
+}
 
 template <typename T, bool kSmooth>
 __global__ void
 __launch_bounds__(kBlock, kBlocks) block_per_row(const operands<T> p)
 {
-    // The thread that meets the logit at the target leaves it here; two rows take turns, and
-    // between two turns is a barrier.
-    __shared__ float met[2];
-    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), turn = 0;
+    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    rows::shape shape = {p.jobs, static_cast<int>(p.rule.C), 0, true, 0};
     rows::block_team team;
     float sums[2] = {};
     ptx::let_next_launch_begin();
-    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x, turn ^= 1) {
-        const T *in[1] = {p.logits + row * p.rule.C};
+    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x) {
+        const T *line = p.logits + row * p.rule.C;
         int64_t target = p.rule.target_of(row);
-        float shift = kSmooth ? shift_of(p, in[0]) : 0.0f;
-        float total[1][2] = {{-INFINITY, 0.0f}}, smoothed[1][2] = {};
-        rows::stream<kSmooth ? 4 : kAhead>(
-            in, 0, p.rule.C, rank, threads, [&](int64_t i, const auto &x) {
-                constexpr int kSize = static_cast<int>(sizeof(x[0]) / sizeof(float));
-                soft::take(total[0], x[0]);
-                if (static_cast<uint64_t>(target - i) < kSize) {
-#pragma unroll
-                    for (int lane = 0; lane < kSize; lane++) {
-                        if (target - i == lane) {
-                            met[turn] = x[0][lane];
-                        }
-                    }
-                }
-                if constexpr (kSmooth) {
-#pragma unroll
-                    for (int lane = 0; lane < kSize; lane++) {
-                        smooth(p, smoothed[0], i + lane, x[0][lane], shift);
-                    }
-                }
-            });
-        team.reduce(total, soft::total{});
+        rows::span at = rows::span_of(line, shape, rank, threads);
+        float shift = kSmooth ? shift_of(p, line) : 0.0f, at_target = 0.0f;
+        float total[2] = {-INFINITY, 0.0f}, smoothed[1][2] = {};
+        bool first = true;
+        do {
+            rows::held<T, kAhead> x;
+            rows::load(x, line, at);
+            if (first && rank == 0) { // behind the loads: they do not wait for the target
+                at_target = logit_at(p, line, target);
+            }
+            float top = fmaxf(total[0], rows::largest(at, x));
+            soft::scale power(soft::base_of(top));
+            float sum = soft::total::moved(total[0], total[1], power);
+            rows::forget(x);
+            rows::each(at, [&](float v) { sum += power(v); }, x);
+            if constexpr (kSmooth) {
+                rows::each_at(at, [&](int i, float v) { smooth(p, smoothed[0], i, v, shift); }, x);
+            }
+            total[0] = top;
+            total[1] = sum;
+            at.first += kAhead * at.step;
+            at.edge = -1;
+            first = false;
+        } while (at.first < at.end);
+
+        reduce_total(team, total);
         if constexpr (kSmooth) {
             team.reduce(smoothed, rows::add{});
         }
         if (rank == 0) {
-            finish(p, row, target, met[turn], total[0], smoothed[0], shift, sums);
+            finish(p, row, target, at_target, total, smoothed[0], shift, sums);
         }
     }
-    leave(p, sums);
+    leave(p, sums, true);
 }
 
 // ---- columns ------------------------------------------------------------------------------------
@@ -269,7 +291,7 @@ __launch_bounds__(kBlock, kBlocks) columns(const operands<T> p)
             finish(p, line, t, logit_at(p, in[0], t), total, smoothed, shift, sums);
         }
     }
-    leave(p, sums);
+    leave(p, sums, false);
 }
 
 // ---- combine ------------------------------------------------------------------------------------
@@ -330,6 +352,18 @@ launch_lines(
 
 template <typename T>
 aicf_status
+launch_columns(
+    operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
+    aicf_stream stream)
+{
+    p.team = passes::width_for(p.rule.C, p.R);
+    p.tiles = ceil_div(p.R, p.team);
+    int64_t blocks = p.R == 0 ? 0 : p.lines / p.R * p.tiles;
+    return launch_lines(p, blocks, kBlock, columns<T>, reduction, out, divisor, workspace, stream);
+}
+
+template <typename T>
+aicf_status
 launch_rows(
     operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
     aicf_stream stream)
@@ -337,8 +371,15 @@ launch_rows(
     void (*const kernels[])(operands<T>) = {
         lanes_per_row<T, 1>, lanes_per_row<T, 2>, lanes_per_row<T, kLanesPacks>};
     int64_t packs = p.rule.C / kPackSize<T>;
+    if (p.rule.C > kMostInRow) {
+        return launch_columns(p, reduction, out, divisor, workspace, stream);
+    }
     if (packs > rows::kWarp * kLanesPacks) {
-        int64_t warps = ceil_div(packs + rows::kLinePacks - 1, rows::kWarp * kAhead);
+        // A row costs each of its warps some hundred instructions: few warps, where rows are many.
+        int64_t warps = ceil_div(packs, rows::kWarp * kAhead * 2);
+        if (p.lines * warps < kEnoughWarps) {
+            warps = ceil_div(packs, rows::kWarp * kAhead);
+        }
         int block = static_cast<int>(warps < kBlock / rows::kWarp ? warps * rows::kWarp : kBlock);
         void (*kernel)(operands<T>) =
             p.rule.smoothing > 0 ? block_per_row<T, true> : block_per_row<T, false>;
@@ -351,18 +392,6 @@ launch_rows(
     return launch_lines(
         p, ceil_div(threads, block), block, kernels[power], reduction, out, divisor, workspace,
         stream);
-}
-
-template <typename T>
-aicf_status
-launch_columns(
-    operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
-    aicf_stream stream)
-{
-    p.team = passes::width_for(p.rule.C, p.R);
-    p.tiles = ceil_div(p.R, p.team);
-    int64_t blocks = p.R == 0 ? 0 : p.lines / p.R * p.tiles;
-    return launch_lines(p, blocks, kBlock, columns<T>, reduction, out, divisor, workspace, stream);
 }
 
 } // namespace aicf::cross_entropy

@@ -133,6 +133,9 @@ struct block_team {
         int lane = static_cast<int>(threadIdx.x) % kWarp;
         int count = static_cast<int>(blockDim.x) / kWarp;
 
+        if (count == 1) {
+            return;
+        }
         if (lane == 0) {
             for (int i = 0; i < kCount; i++) {
                 warps[round][i][threadIdx.x / kWarp] = v[0][i];
