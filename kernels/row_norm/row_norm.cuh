@@ -108,6 +108,23 @@ coefficients(const T *from, bool packed, float (&c)[kSize])
     }
 }
 
+// out[0 ..] = x, normalised and weighed by w and b, which are what p has of them.
+template <typename T, int kSize>
+__device__ inline void
+write_weighed(
+    const operands<T> &p, T *out, bool packed, const terms &t, const float (&x)[kSize],
+    const float (&w)[kSize], const float (&b)[kSize])
+{
+    float y[kSize];
+#pragma unroll
+    for (int lane = 0; lane < kSize; lane++) {
+        y[lane] = t(x[lane]);
+        y[lane] = p.weight ? y[lane] * w[lane] : y[lane];
+        y[lane] = kCentred && p.bias ? y[lane] + b[lane] : y[lane];
+    }
+    rows::store_values(out, packed, y);
+}
+
 // out[i ..] = x, normalised and weighed. `even`: weight and bias have the phase of the row.
 template <typename T, int kSize>
 __device__ inline void
@@ -115,20 +132,14 @@ write(
     const operands<T> &p, T *out, int64_t i, bool packed, bool even, const terms &t,
     const float (&x)[kSize])
 {
-    float y[kSize], w[kSize], b[kSize];
+    float w[kSize], b[kSize];
     if (p.weight) {
         coefficients(p.weight + i, even, w);
     }
     if (kCentred && p.bias) {
         coefficients(p.bias + i, even, b);
     }
-#pragma unroll
-    for (int lane = 0; lane < kSize; lane++) {
-        y[lane] = t(x[lane]);
-        y[lane] = p.weight ? y[lane] * w[lane] : y[lane];
-        y[lane] = kCentred && p.bias ? y[lane] + b[lane] : y[lane];
-    }
-    rows::store_values(out + i, packed, y);
+    write_weighed(p, out + i, packed, t, x, w, b);
 }
 
 template <typename T>
@@ -178,6 +189,28 @@ forget(rows::held<T, kPacks> (&x)[kRows])
     }
 }
 
+constexpr int kChains = 4; // sums of a thread side by side: none waits for the one before it
+
+// Calls f(chain, x) for each element that a thread has of a row.
+template <int kPacks, typename T, typename Function>
+__device__ inline void
+each_chain(const rows::span &s, const rows::held<T, kPacks> &h, Function f)
+{
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        if (s.first + k * s.step < s.end) {
+            rows::values<T> v = rows::values_of(h, k);
+#pragma unroll
+            for (int lane = 0; lane < kPackSize<T>; lane++) {
+                f(lane % kChains, v.x[lane]);
+            }
+        }
+    }
+    if (s.edge >= 0) {
+        f(0, to_f32(h.edge));
+    }
+}
+
 template <int kPacks, int kRows, typename T, typename Team>
 __device__ inline void
 settle(
@@ -189,10 +222,13 @@ settle(
 #pragma unroll 1
     while (again) {
         if (kCentred) {
-            float sum[kRows][1] = {};
+            float sum[kRows][1];
 #pragma unroll
             for (int r = 0; r < kRows; r++) {
-                rows::each(at[r], [&](float v) { sum[r][0] += v * t[r].scale; }, x[r]);
+                float chains[kChains] = {};
+                each_chain(
+                    at[r], x[r], [&](int chain, float v) { chains[chain] += v * t[r].scale; });
+                sum[r][0] = (chains[0] + chains[1]) + (chains[2] + chains[3]);
             }
             team.reduce(sum, rows::add{});
 #pragma unroll
@@ -201,15 +237,19 @@ settle(
             }
             forget(x);
         }
-        float sums[kRows][2] = {};
+        float sums[kRows][2];
 #pragma unroll
         for (int r = 0; r < kRows; r++) {
-            auto take = [&](float v) {
+            float chains[2][kChains] = {};
+            each_chain(at[r], x[r], [&](int chain, float v) {
                 float d = t[r].deviation(v);
-                sums[r][0] += d;
-                sums[r][1] += d * d;
-            };
-            rows::each(at[r], take, x[r]);
+                chains[0][chain] += d;
+                chains[1][chain] += d * d;
+            });
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                sums[r][i] = (chains[i][0] + chains[i][1]) + (chains[i][2] + chains[i][3]);
+            }
         }
         team.reduce(sums, rows::add{});
         forget(x);
@@ -223,17 +263,47 @@ settle(
     }
 }
 
+// What lanes hold of weight and bias, on their way beside the row: they have the registers, and
+// short rows no time to wait for it later.
+template <typename T, int kPacks> struct early {
+    words weight[kPacks], bias[kPacks];
+
+    __device__ void load(const operands<T> &p, const rows::span &s)
+    {
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            int i = s.first + k * s.step;
+            if (i < s.end && p.weight) {
+                weight[k] = load_words(p.weight + i);
+            }
+            if (kCentred && i < s.end && p.bias) {
+                bias[k] = load_words(p.bias + i);
+            }
+        }
+    }
+};
+
+template <typename Team> constexpr bool kEarly = false;
+template <> constexpr bool kEarly<rows::lanes_team> = true;
+
 template <int kPacks, int kRows, typename T, typename Team>
 __device__ inline void
 body(const operands<T> &p, Team &team)
 {
+    constexpr int kSize = kPackSize<T>;
     rows::held<T, kPacks> x[kRows];
+    early<T, kPacks> ahead[kRows];
     rows::span at[kRows];
+    bool even[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
         at[r] = team.span_of(p.x, p.shape, row);
         rows::load(x[r], p.x + row * p.shape.n, at[r]);
+        even[r] = even_with(p, p.x + row * p.shape.n);
+        if (kEarly<Team> && even[r]) {
+            ahead[r].load(p, at[r]);
+        }
     }
 
     terms t[kRows];
@@ -243,13 +313,17 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
-        bool even = even_with(p, p.x + row * p.shape.n);
         T *out = p.out + row * p.shape.n;
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             int i = at[r].first + k * at[r].step;
-            if (i < at[r].end) {
-                write(p, out, i, packed, even, t[r], rows::values_of(x[r], k).x);
+            if (i < at[r].end && kEarly<Team> && even[r]) {
+                float w[kSize], b[kSize];
+                unpack(ahead[r].weight[k], w, T{});
+                unpack(ahead[r].bias[k], b, T{});
+                write_weighed(p, out + i, packed, t[r], rows::values_of(x[r], k).x, w, b);
+            } else if (i < at[r].end) {
+                write(p, out, i, packed, even[r], t[r], rows::values_of(x[r], k).x);
             }
         }
         if (at[r].edge >= 0) {
