@@ -89,25 +89,6 @@ struct terms {
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// kSize elements from any address. They are never written by these kernels, so that the loads may
-// go ahead of the stores.
-template <typename T, int kSize>
-__device__ inline void
-coefficients(const T *from, bool packed, float (&c)[kSize])
-{
-    if constexpr (kSize == kPackSize<T>) {
-        if (packed) {
-            uint4 w = __ldg(reinterpret_cast<const uint4 *>(from));
-            unpack(words{{w.x, w.y, w.z, w.w}}, c, T{});
-            return;
-        }
-    }
-#pragma unroll
-    for (int lane = 0; lane < kSize; lane++) {
-        c[lane] = to_f32(__ldg(from + lane));
-    }
-}
-
 // out[0 ..] = x, normalised and weighed by w and b, which are what p has of them.
 template <typename T, int kSize>
 __device__ inline void
@@ -134,10 +115,10 @@ write(
 {
     float w[kSize], b[kSize];
     if (p.weight) {
-        coefficients(p.weight + i, even, w);
+        columns::coefficients(p.weight + i, even, w);
     }
     if (kCentred && p.bias) {
-        coefficients(p.bias + i, even, b);
+        columns::coefficients(p.bias + i, even, b);
     }
     write_weighed(p, out + i, packed, t, x, w, b);
 }

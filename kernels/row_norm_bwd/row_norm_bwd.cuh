@@ -72,19 +72,6 @@ template <typename T, int kSize, int kUnits> struct row {
     }
 };
 
-// kSize elements that these kernels never write, so that the loads may go ahead of stores.
-template <typename T, int kSize>
-__device__ inline void
-coefficients(const T *from, float (&c)[kSize])
-{
-    if constexpr (kSize == 1) {
-        c[0] = to_f32(__ldg(from));
-    } else {
-        uint4 w = __ldg(reinterpret_cast<const uint4 *>(from));
-        unpack(words{{w.x, w.y, w.z, w.w}}, c, T{});
-    }
-}
-
 // q and h of unit k; gy too.
 template <typename T, int kSize, int kUnits>
 __device__ inline void
@@ -94,7 +81,7 @@ values(
 {
     float w[kSize];
     if (p.weight) {
-        coefficients(p.weight + int64_t{u} * kSize, w);
+        columns::coefficients(p.weight + int64_t{u} * kSize, true, w);
     }
     r.gy[k].unpack(gy);
     r.x[k].unpack(h);

@@ -4,6 +4,8 @@
 #ifndef AICF_CUDA_COLUMNS_CUH
 #define AICF_CUDA_COLUMNS_CUH
 
+#include <cstring>
+
 #include <aicf/cuda/rows.cuh>
 
 namespace aicf::columns {
@@ -47,6 +49,33 @@ template <typename T> struct unit<T, 1> {
         x[0] = to_f32(held);
     }
 };
+
+// kSize elements that a kernel never writes, so that their loads may go ahead of its stores; by one
+// access if `packed`. Not __ldg of a __half: that is an asm without effects, which compilers take
+// out of the condition that its address hangs on.
+template <typename T, int kSize>
+__device__ inline void
+coefficients(const T *from, bool packed, float (&c)[kSize])
+{
+    if constexpr (kSize == kPackSize<T>) {
+        if (packed) {
+            uint4 w = __ldg(reinterpret_cast<const uint4 *>(from));
+            aicf::unpack(words{{w.x, w.y, w.z, w.w}}, c, T{});
+            return;
+        }
+    }
+#pragma unroll
+    for (int lane = 0; lane < kSize; lane++) {
+        T value;
+        if constexpr (sizeof(T) == sizeof(unsigned short)) {
+            unsigned short bits = __ldg(reinterpret_cast<const unsigned short *>(from + lane));
+            memcpy(&value, &bits, sizeof(T));
+        } else {
+            value = __ldg(from + lane);
+        }
+        c[lane] = to_f32(value);
+    }
+}
 
 // ---- blocks -------------------------------------------------------------------------------------
 
