@@ -6,6 +6,8 @@
 
 #include <aicf/cuda/ptx.cuh>
 
+#include "formula.h"
+
 namespace aicf::loss {
 
 __device__ inline float
@@ -14,14 +16,11 @@ exp_of_exact(float x)
     return expf(x);
 }
 
-// For 0 <= x <= 1: with s = x / (2 + x), 2 atanh s = 2 (s + s^3 P(s^2)), P fitted at Chebyshev's
-// points; within 3 units of the last place, at a third of log1pf's instructions.
+// For 0 <= x <= 1, at a third of log1pf's instructions.
 __device__ inline float
 log1p_of_exact(float x)
 {
-    float s = __fdividef(x, 2.0f + x), z = s * s, twice = s + s;
-    float p = ((0.134337738f * z + 0.141169786f) * z + 0.200038359f) * z + 0.333333194f;
-    return twice + twice * (z * p);
+    return log1p_of_quotient(__fdividef(x, 2.0f + x));
 }
 
 __device__ inline float

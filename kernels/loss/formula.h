@@ -27,9 +27,20 @@
 #define log1p_of NAME(log1p_of)
 
 #ifdef __CUDACC__
-#define FORMULA static __device__ __forceinline__ REAL
+#define FORMULA_INLINE static __device__ __forceinline__
 #else
-#define FORMULA static inline __attribute__((always_inline)) REAL
+#define FORMULA_INLINE static inline __attribute__((always_inline))
 #endif
+#define FORMULA FORMULA_INLINE REAL
+
+/* 2 atanh s, which for s = x / (2 + x) is ln(1 + x), for 0 <= x <= 1: 2 (s + s^3 P(s^2)) with P
+   fitted at Chebyshev's points; within 3 units of the last place of f32. */
+FORMULA_INLINE float
+log1p_of_quotient(float s)
+{
+    const float z = s * s, twice = s + s;
+    const float p = ((0.134337738f * z + 0.141169786f) * z + 0.200038359f) * z + 0.333333194f;
+    return twice + twice * (z * p);
+}
 
 #endif
