@@ -13,6 +13,7 @@ constexpr uint32_t kBase = 0x4b000000;
 template <typename Q, typename T> struct to_reals {
     using in = Q;
     using out = T;
+    static constexpr bool kDear = false;
 
     struct grid_t {
         float scale;

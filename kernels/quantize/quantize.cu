@@ -14,7 +14,8 @@ constexpr float kRound = 12582912.0f;
 
 template <typename T> struct to_bytes {
     using in = T;
-    using out = uint8_t; // the byte of an i8 or u8
+    using out = uint8_t;                // the byte of an i8 or u8
+    static constexpr bool kDear = true; // by a division
 
     int32_t least, most; // of them
 

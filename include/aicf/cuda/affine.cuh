@@ -5,12 +5,13 @@
 // An op's file defines its kernels with the bodies of here and a functor `Map`, of which
 //   Map::in, Map::out            are the elements' types,
 //   map.grid(scale, zero)        is what an element needs of its channel, a Map::grid_t,
+//   Map::kDear                   whether grids cost more to make than to load,
 //   map.unit(raw, grids)         maps what a thread moves at once, and
 //   map.one(x, grid)             one element.
 //   vec      16 bytes of the wider side at a time, and as many elements of the other; a head is
 //            peeled where both sides then are aligned
-//   columns  the same where every element of a row has a channel of its own: a thread goes down
-//            some rows, so that it makes its grids once
+//   columns  the same where every element of a row has a channel of its own and grids are dear: a
+//            thread goes down some rows, so that it makes them once
 //   scalar   element by element
 // Bound by bytes.
 #ifndef AICF_CUDA_AFFINE_CUH
@@ -31,6 +32,7 @@ struct channels {
     const int32_t *zero; // NULL: 0
     int64_t C, R;
     bool one, narrow; // all elements have channel 0; indexes are below 2^31
+    bool packs;       // R is 1, and four channels, of a multiple of 16, lie on 16-byte boundaries
     divider by_r, by_c;
 };
 
@@ -110,11 +112,24 @@ map_unit(
         return map_same(p, held, common);
     }
     position at = find(p.ch, i);
+    typename Map::grid_t grids[kSize<Map>];
+    if (p.ch.packs && p.head == 0) {
+#pragma unroll
+        for (int lane = 0; lane < kSize<Map>; lane += 4) {
+            words scale = load_words(p.ch.scale + at.c + lane);
+            words zero = p.ch.zero ? load_words(p.ch.zero + at.c + lane) : words{};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int32_t z = static_cast<int32_t>(zero.word[i]);
+                grids[lane + i] = p.map.grid(__uint_as_float(scale.word[i]), z);
+            }
+        }
+        return p.map.unit(held, grids);
+    }
     typename Map::grid_t grid = grid_at(p.map, p.ch, at.c);
     if (at.r + kSize<Map> <= p.ch.R) {
         return map_same(p, held, grid);
     }
-    typename Map::grid_t grids[kSize<Map>];
 #pragma unroll
     for (int lane = 0; lane < kSize<Map>; lane++) {
         if (at.r == p.ch.R) {
@@ -242,7 +257,8 @@ head_together(const operands<Map> &p)
 inline channels
 channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64_t R, int64_t S)
 {
-    channels ch = {scale, zero, C, R, S == 1, L * C * R < int64_t{1} << 31, {}, {}};
+    channels ch = {scale, zero, C, R, S == 1, L * C * R < int64_t{1} << 31, false, {}, {}};
+    ch.packs = !ch.one && R == 1 && C % 16 == 0 && phase_of(scale) == 0 && phase_of(zero) == 0;
     if (!ch.one && ch.narrow) {
         ch.by_r = divider_of(R);
         ch.by_c = divider_of(C);
@@ -254,7 +270,7 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
 template <typename Map> struct kernels {
     void (*vec)(operands<Map>);     // kUnits a thread
     void (*vec_one)(operands<Map>); // one
-    void (*columns)(operands<Map>);
+    void (*columns)(operands<Map>); // NULL: grids are not dear
     void (*scalar)(operands<Map>);
 };
 
@@ -283,7 +299,7 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
         unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kBlock * kUnits));
         return aicf::launch(k.scalar, blocks, kBlock, 0, stream, p);
     }
-    if (!p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % kSize<Map> == 0) {
+    if (k.columns && !p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % kSize<Map> == 0) {
         return launch_columns(k, p, stream);
     }
     int64_t units = p.n / kSize<Map> + 1;
@@ -296,28 +312,32 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 } // namespace aicf::affine
 
 // The kernels of an op, in the op's own namespace, and the table of them for a Map.
-#define AICF_AFFINE_KERNELS                                                        \
-    template <typename Map, int kCount>                                            \
-    __global__ void __launch_bounds__(affine::kBlock)                              \
-        vec(const __grid_constant__ affine::operands<Map> p)                       \
-    {                                                                              \
-        affine::vec_body<Map, kCount>(p);                                          \
-    }                                                                              \
-    template <typename Map>                                                        \
-    __global__ void __launch_bounds__(affine::kBlock)                              \
-        columns(const __grid_constant__ affine::operands<Map> p)                   \
-    {                                                                              \
-        affine::columns_body(p);                                                   \
-    }                                                                              \
-    template <typename Map>                                                        \
-    __global__ void __launch_bounds__(affine::kBlock)                              \
-        scalar(const __grid_constant__ affine::operands<Map> p)                    \
-    {                                                                              \
-        affine::scalar_body(p);                                                    \
-    }                                                                              \
-    template <typename Map> affine::kernels<Map> kernels_of()                      \
-    {                                                                              \
-        return {vec<Map, affine::kUnits>, vec<Map, 1>, columns<Map>, scalar<Map>}; \
+#define AICF_AFFINE_KERNELS                                                                     \
+    template <typename Map, int kCount>                                                         \
+    __global__ void __launch_bounds__(affine::kBlock)                                           \
+        vec(const __grid_constant__ affine::operands<Map> p)                                    \
+    {                                                                                           \
+        affine::vec_body<Map, kCount>(p);                                                       \
+    }                                                                                           \
+    template <typename Map>                                                                     \
+    __global__ void __launch_bounds__(affine::kBlock)                                           \
+        columns(const __grid_constant__ affine::operands<Map> p)                                \
+    {                                                                                           \
+        affine::columns_body(p);                                                                \
+    }                                                                                           \
+    template <typename Map>                                                                     \
+    __global__ void __launch_bounds__(affine::kBlock)                                           \
+        scalar(const __grid_constant__ affine::operands<Map> p)                                 \
+    {                                                                                           \
+        affine::scalar_body(p);                                                                 \
+    }                                                                                           \
+    template <typename Map> affine::kernels<Map> kernels_of()                                   \
+    {                                                                                           \
+        affine::kernels<Map> k = {vec<Map, affine::kUnits>, vec<Map, 1>, nullptr, scalar<Map>}; \
+        if constexpr (Map::kDear) {                                                             \
+            k.columns = columns<Map>;                                                           \
+        }                                                                                       \
+        return k;                                                                               \
     }
 
 #endif
