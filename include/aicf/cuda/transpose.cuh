@@ -118,7 +118,7 @@ strips_of(const plan &p, strips *s, int64_t *count)
     s->pitch = s->apart ? few.x : few.out;
     s->few = divider_of(few.size);
     // A multiple of 16 elements, so that a strip's rows lie as the whole ones do.
-    s->length = static_cast<int>(kStripBytes / (few.size * p.item) / kPackBytes * kPackBytes);
+    s->length = static_cast<unsigned>(kStripBytes / (few.size * p.item) / kPackBytes * kPackBytes);
     s->count = divider_of(ceil_div(many.size, s->length));
     *count = s->count.divisor;
     for (int i = 1; i < p.rank; i++) {
@@ -164,9 +164,7 @@ launch_direct(const kernels &k, const plan &p, aicf_stream stream)
     e.rank = p.rank;
     e.truth = p.truth;
     for (int i = 0; i < p.rank; i++) {
-        e.sizes[i] = divider_of(p.dims[i].size);
-        e.x_strides[i] = p.dims[i].x;
-        e.out_strides[i] = p.dims[i].out;
+        e.dims[i] = {divider_of(p.dims[i].size), p.dims[i].x, p.dims[i].out};
     }
     unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock * kUnroll));
     return aicf::launch(k.direct, blocks, kBlock, 0, stream, e);

@@ -27,56 +27,86 @@ struct strips {
     bool truth;
 };
 
-// n elements from `from` to shared memory.
+// n elements of each of `rows` rows, `pitch` apart, to rows of `length` in shared memory: all packs
+// of a thread are on their way before the first is put down.
 template <typename T>
 __device__ inline void
-load_strip(T *memory, const T *from, unsigned n, bool packs)
+load_strip(
+    T *memory, unsigned length, const T *from, int64_t pitch, unsigned rows, unsigned n, bool packs)
 {
-    constexpr unsigned kSize = kPackSize<T>;
-    unsigned whole = packs ? n / kSize * kSize : 0;
-#pragma unroll 4
-    for (unsigned i = threadIdx.x * kSize; i < whole; i += kBlock * kSize) {
-        store_words(memory + i, load_words(from + i));
+    constexpr unsigned kSize = kPackSize<T>, kLoads = kStripBytes / kPackBytes / kBlock;
+    unsigned whole = packs ? n / kSize : 0, count = whole * rows;
+    words held[kLoads];
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; u++) {
+        unsigned i = threadIdx.x + u * kBlock;
+        if (i < count) {
+            held[u] = load_words(from + i / whole * pitch + i % whole * kSize);
+        }
     }
-#pragma unroll 4
-    for (unsigned i = whole + threadIdx.x; i < n; i += kBlock) {
-        memory[i] = from[i];
+#pragma unroll
+    for (unsigned u = 0; u < kLoads; u++) {
+        unsigned i = threadIdx.x + u * kBlock;
+        if (i < count) {
+            store_words(memory + i / whole * length + i % whole * kSize, held[u]);
+        }
+    }
+    for (unsigned row = 0; row < rows; row++) {
+#pragma unroll 8
+        for (unsigned i = whole * kSize + threadIdx.x; i < n; i += kBlock) {
+            memory[row * length + i] = from[row * pitch + i];
+        }
     }
 }
 
-// Element i of a row of out: where it stands in the strip.
-struct strip_places {
-    bool apart;
-    unsigned pitch, row; // elements of a row of the strip; of out
-    divider few;
+// Where the elements of a row of out stand in the strip, one after the other.
+struct strip_place {
+    unsigned at, step;   // of the next; to the one after it
+    unsigned left, back; // elements before a step back, 0: none; how far that is
+    unsigned few;
 
-    __device__ unsigned operator()(unsigned i) const
+    // Element i of row `row`; `apart` as in strips.
+    __device__ strip_place(const strips &p, unsigned row, unsigned i)
     {
-        if (!apart) {
-            return i * few.divisor + row;
+        few = p.few.divisor;
+        unsigned along = divide(i, p.few), first = i - along * few;
+        at = p.apart ? first * p.length + along : i * few + row;
+        step = p.apart ? p.length : few;
+        left = p.apart ? few - first : 0;
+        back = few * p.length - 1;
+    }
+
+    __device__ unsigned next()
+    {
+        unsigned now = at;
+        at += step;
+        left--;
+        if (left == 0) {
+            at -= back;
+            left = few;
         }
-        unsigned along = divide(i, few);
-        return (i - along * few.divisor) * pitch + along;
+        return now;
     }
 };
 
 template <typename T>
 __device__ inline void
-store_strip(const T *memory, const strip_places &at, T *to, unsigned n, bool packs, bool truth)
+store_strip(const T *memory, const strips &p, unsigned row, T *to, unsigned n)
 {
     constexpr unsigned kSize = kPackSize<T>;
-    unsigned whole = packs ? n / kSize * kSize : 0;
+    unsigned whole = p.out_packs ? n / kSize * kSize : 0;
 #pragma unroll 2
     for (unsigned i = threadIdx.x * kSize; i < whole; i += kBlock * kSize) {
-        pack<T> p;
+        strip_place place(p, row, i);
+        pack<T> held;
 #pragma unroll
         for (unsigned k = 0; k < kSize; k++) {
-            p.lane[k] = as_written(memory[at(i + k)], truth);
+            held.lane[k] = as_written(memory[place.next()], p.truth);
         }
-        store_pack(to + i, p);
+        store_pack(to + i, held);
     }
     for (unsigned i = whole + threadIdx.x; i < n; i += kBlock) {
-        to[i] = as_written(memory[at(i)], truth);
+        to[i] = as_written(memory[strip_place(p, row, i).at], p.truth);
     }
 }
 
@@ -99,14 +129,10 @@ strips_body(const strips &p)
     }
 
     unsigned n = least(p.size - first, p.length), few = p.few.divisor;
-    unsigned loads = p.apart ? few : 1, stores = p.apart ? 1 : few;
-    for (unsigned row = 0; row < loads; row++) {
-        load_strip(strip + row * p.length, x + row * p.pitch, p.apart ? n : n * few, p.x_packs);
-    }
+    load_strip(strip, p.length, x, p.pitch, p.apart ? few : 1, p.apart ? n : n * few, p.x_packs);
     __syncthreads();
-    for (unsigned row = 0; row < stores; row++) {
-        strip_places at = {p.apart, static_cast<unsigned>(p.length), row, p.few};
-        store_strip(strip, at, out + row * p.pitch, p.apart ? n * few : n, p.out_packs, p.truth);
+    for (unsigned row = 0; row < (p.apart ? 1 : few); row++) {
+        store_strip(strip, p, row, out + row * p.pitch, p.apart ? n * few : n);
     }
 }
 
@@ -119,9 +145,11 @@ struct elements {
     void *out;
     uint32_t n;
     int rank;
-    divider sizes[AICF_MAX_RANK];
-    int64_t x_strides[AICF_MAX_RANK], out_strides[AICF_MAX_RANK];
     bool truth;
+    struct { // of one dim together: a line of the constants' cache or two are waited for, not six
+        divider size;
+        int64_t x, out;
+    } dims[AICF_MAX_RANK];
 };
 
 template <typename T>
@@ -142,11 +170,11 @@ direct_body(const elements &p)
                 if (d == p.rank) {
                     break;
                 }
-                uint32_t next = divide(i, p.sizes[d]);
-                uint32_t digit = i - next * p.sizes[d].divisor;
+                uint32_t next = divide(i, p.dims[d].size);
+                uint32_t digit = i - next * p.dims[d].size.divisor;
                 i = next;
-                from += digit * p.x_strides[d];
-                to[u] += digit * p.out_strides[d];
+                from += digit * p.dims[d].x;
+                to[u] += digit * p.dims[d].out;
             }
             held[u] = static_cast<const T *>(p.x)[from];
         }
