@@ -30,7 +30,7 @@ SUPPRESSED = HERE / "suppressions.txt"
 TRIES = 5  # of meeting a race that is there
 REPORTED = 66  # the status of a process whose sanitizer reported something
 SOURCES = ("include", "runtime", "templates", "kernels", "ops.yaml", "tests/freethreaded/table")
-SCRIPTS = ("tests/freethreaded/rows.py", "tests/freethreaded/work.py")
+SCRIPTS = tuple(f"tests/freethreaded/{name}.py" for name in ("draw", "rows", "work"))
 
 
 def say(what: str, text: str) -> None:
@@ -280,6 +280,13 @@ def planted_kernel(variant: Variant) -> str:
     return named[0]
 
 
+def draw(build: Path) -> None:
+    """Calls of every op, by this interpreter, which has torch."""
+    os.environ["AICF_DRAWN"] = str(build / "ft-drawn")
+    command = [sys.executable, "-m", "freethreaded.draw", os.environ["AICF_DRAWN"], "32"]
+    must(command, environment={"PYTHONPATH": f"{build / 'python'}{os.pathsep}{ROOT / 'tests'}"})
+
+
 # ---- the report ----------------------------------------------------------------------------------
 
 
@@ -312,6 +319,7 @@ def prove(said: argparse.Namespace) -> dict[str, Any]:
         say("BUILD", f"modules for {variant.python}")
         variant.make()
         variant.make_tables()
+    draw(build)
     runs: dict[str, Any] = {}
     for variant, again, calls in ((plain, 5, said.calls), (tsan, 2, said.calls_tsan)):
         for _ in range(again):

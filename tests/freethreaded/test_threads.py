@@ -53,10 +53,21 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> str:
     return os.pathsep.join(places)
 
 
-def work(packages: str, *words: str) -> dict[str, Any]:
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Calls of every op."""
+    file = tmp_path_factory.mktemp("drawn") / "calls"
+    command = [sys.executable, "-m", "freethreaded.draw", str(file), "8"]
+    done = alone(command, PYTHONPATH=os.pathsep.join([str(BUILT), str(ROOT / "tests")]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(file)
+
+
+def work(packages: str, drawn: str, *words: str) -> dict[str, Any]:
     done = alone(
         [sys.executable, "-X", "faulthandler", "-m", "freethreaded.work", *words],
         PYTHONPATH=packages,
+        AICF_DRAWN=drawn,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -65,18 +76,19 @@ def work(packages: str, *words: str) -> dict[str, Any]:
 
 @pytest.mark.promise("S10", "FAULT-4", "PROCESS-threads")
 @pytest.mark.guests("ml_dtypes", "torch")
-def test_threads_share_what_they_may(packages: str) -> None:
-    said = work(packages, "--threads", "8", "--calls", "1000", "--grown")
+def test_threads_share_what_they_may(packages: str, drawn: str) -> None:
+    said = work(packages, drawn, "--threads", "8", "--calls", "1000", "--grown")
     assert set(said["calls"]) == set(SCENES)
     assert said["grown_kib"] < 8192
 
 
 @pytest.mark.promise("S10")
-def test_threads_that_import_first_do_not_meet(packages: str) -> None:
+@pytest.mark.guests("torch")
+def test_threads_that_import_first_do_not_meet(packages: str, drawn: str) -> None:
     """A package that another thread has begun to import, and _core before its package: each was
     an error in one of some runs."""
     for _ in range(6):
-        work(packages, "--threads", "32", "--calls", "1", "--only", "first")
+        work(packages, drawn, "--threads", "32", "--calls", "1", "--only", "first")
 
 
 def test_scenes_that_need_a_guest_are_told() -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from freethreaded.rows import OPS, Array, Sample, samples
+from freethreaded.rows import Array, Sample, ops, samples
 
 
 def gil_enabled() -> bool:
@@ -74,21 +74,22 @@ def first(team: Team) -> int:
     rows: list[dict[str, dict[str, Any]]] = [{} for _ in range(team.threads)]
 
     def work(i: int) -> int:
-        for k in range(len(OPS)):
-            sample = made[i][(i + k) % len(OPS)]
+        for k in range(len(ops())):
+            sample = made[i][(i + k) % len(ops())]
             sample.poison()
             sample.typed()
-            sample.check(sample.out)
+            sample.check(sample.written)
+            sample.poison()
             sample.check(sample.generic())
             sample.poison()
             sample.bound()()
-            sample.check(sample.out)
+            sample.check(sample.written)
             assert "fits" in "".join(sample.module.explain(*sample.inputs, **sample.options))
             rows[i][sample.op] = sample.module.capability
-        return 4 * len(OPS)
+        return 4 * len(ops())
 
     done = team.run(work)
-    assert all(row[op] is rows[0][op] for row in rows for op in OPS), "capability was made twice"
+    assert all(row[op] is rows[0][op] for row in rows for op in ops()), "capability was made twice"
     return done
 
 
@@ -105,13 +106,14 @@ def calls(team: Team) -> int:
             if looks:
                 mine[at].poison()
             if k % 101 == 50:
+                mine[at].poison()
                 mine[at].check(mine[at].generic())
             elif k % 3 == 2:
                 bound[at]()
             else:
                 assert typed[at]() is True
             if looks:
-                mine[at].check(mine[at].out)
+                mine[at].check(mine[at].written)
         return team.calls
 
     return team.run(work)
@@ -393,15 +395,15 @@ def reloads(team: Team) -> int:
             return importlib.import_module(name)
 
     def work(i: int) -> int:
-        sample = samples(i)[0]
+        sample = next(sample for sample in samples(i) if sample.op == "add")
         for _ in range(rounds):
             module = fresh(i)
-            call, typed = module.bind(*sample.inputs, sample.out), module.add_f32
+            call, typed = module.bind(*sample.arguments), module.add_f32
             del module
             sample.poison()
             call()
-            sample.check(sample.out)
-            assert typed(*sample.inputs, sample.out) is True
+            sample.check(sample.written)
+            assert typed(*sample.arguments) is True
         return 2 * rounds
 
     return team.run(work)
@@ -497,7 +499,7 @@ def nothing_stays(team: Team) -> None:
         for sample in mine:
             sample.typed()
             sample.bound()()
-        gone.extend(weakref.ref(sample.out) for sample in mine)
+        gone.extend(weakref.ref(out) for sample in mine for out in sample.outs.values())
         return 0
 
     team.run(work)
