@@ -1,4 +1,4 @@
-"""Starts an op: `make new-op OP=clip` adds a row to the table and writes kernels and a first test.
+"""Starts an op: `make new-op OP=clip` adds a row to the table and writes kernels and tests.
 
 All of it is whole: it builds, the op copies its argument, and the test passes. What the op shall do
 is then written over the one line of each that does it. opgen looks at the new table before anything
@@ -135,6 +135,29 @@ def test_what_it_does_not_take_is_left_as_it_was(device: str) -> None:
     assert np.isnan(got(out)).all()
 '''
 
+ENTRY = '''\
+"""{op}: what the tests that go over all rows know of it."""
+
+from __future__ import annotations
+
+import torch
+
+from rows import Maker, Row, Sample, sample
+
+
+def samples(t: Maker) -> list[Sample]:
+    """Small ones of several ranks and layouts."""
+    return [sample(t(3, 5)), sample(t.turned(2, 3, 4)), sample(t())]
+
+
+def reference(x: torch.Tensor) -> torch.Tensor:
+    """What the op computes."""
+    return x
+
+
+ROWS = [Row("{op}", samples, reference, dtypes=("f32",))]
+'''
+
 ITEM = re.compile(r"^( *)- +\{? *(?:op|family) *:", re.MULTILINE)
 
 
@@ -216,6 +239,7 @@ def files_of(op: str, package: str, explained: str) -> dict[Path, str]:
     for source, name in sources:
         template = CUDA if name.endswith("_vec_f32") else CPU
         found[Path(source)] = template.format(op=op, launcher=launcher(name))
+    found[Path("tests/rows") / f"{op}.py"] = ENTRY.format(op=op)
     found[Path("tests/kernels") / f"test_{op}.py"] = TEST.format(op=op, package=package)
     return found
 

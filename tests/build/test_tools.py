@@ -39,8 +39,8 @@ def first_test(tree: Checkout, op: str, *options: str) -> subprocess.CompletedPr
 def test_new_op_builds_and_passes_its_first_test(tree: Checkout) -> None:
     made = tree.make("new-op", "OP=soft_clip")
     written = ["kernels/soft_clip/soft_clip.cu", "kernels/soft_clip/soft_clip.c"]
-    written += ["tests/kernels/test_soft_clip.py"]
-    assert made.out.splitlines()[:4] == [f"  {path}" for path in ("ops.yaml", *written)]
+    written += ["tests/rows/soft_clip.py", "tests/kernels/test_soft_clip.py"]
+    assert made.out.splitlines()[:5] == [f"  {path}" for path in ("ops.yaml", *written)]
     tree.make("-j2")
     assert tree.call("soft_clip", 3.0) == [3.0]
     assert tree.call("add", 1.0, 2.0) == [3.0]
@@ -78,11 +78,11 @@ def test_what_new_op_writes_is_laid_out_as_check_wants_it(tree: Checkout, op: st
     for path in (".clang-format", "pyproject.toml", "tests/kernels/tolerance.py"):
         shutil.copy(ROOT / path, tree.root / path)
     clang_format, ruff = (str(Path(sys.executable).parent / t) for t in ("clang-format", "ruff"))
-    test = f"tests/kernels/test_{op}.py"
+    tests = [f"tests/rows/{op}.py", f"tests/kernels/test_{op}.py"]
     for command in (
         [clang_format, "--dry-run", "--Werror", f"kernels/{op}/{op}.c"],
-        [ruff, "format", "--check", test],
-        [ruff, "check", test],
+        [ruff, "format", "--check", *tests],
+        [ruff, "check", *tests],
     ):
         looked = subprocess.run(command, cwd=tree.root, capture_output=True, text=True, check=False)
         assert looked.returncode == 0, looked.stdout + looked.stderr
@@ -114,7 +114,14 @@ def test_new_op_refuses_names(tree: Checkout, op: str, said: str) -> None:
 
 @pytest.mark.promise("DESIGN-6-new-op")
 @pytest.mark.parametrize(
-    "path", ["kernels/clip/clip.c", "tests/kernels/test_clip.py", "kernels/clip", "tests/kernels"]
+    "path",
+    [
+        "kernels/clip/clip.c",
+        "tests/kernels/test_clip.py",
+        "tests/rows/clip.py",
+        "kernels/clip",
+        "tests/kernels",
+    ],
 )
 def test_new_op_overwrites_nothing(tree: Checkout, path: str) -> None:
     """Also where the last of its files cannot be written: then the others are not there either."""
