@@ -6,6 +6,7 @@
 
 #include <aicf/cpu/convert.h>
 #include <aicf/cpu/lines.h>
+#include <aicf/cpu/math.h>
 
 #undef bool /* stdbool.h's, which would not reach names as what it is called here */
 
@@ -67,30 +68,37 @@ LOAD_REAL(f64, double)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Integers from reals: cut towards 0; what is beyond the range becomes the end of it, NaN 0. `most`
-   is the largest real within the range: where that is not the end of the range, what is past it is
-   put there. */
-#define CUT(name, real, T, least, most, past, end)                        \
+/* Integers from reals: cut towards 0; what is beyond the range becomes the end of it, NaN 0. */
+#define CUT(name, real, T, least, most)                                     \
+    AICF_INLINE T name(real x)                                              \
+    {                                                                       \
+        const real number = aicf_select(x == x, x, (real)0);                \
+        return (T)(int32_t)aicf_clamp(number, (real)(least), (real)(most)); \
+    }
+
+CUT(i8_of_f32, float, int8_t, INT8_MIN, INT8_MAX)
+CUT(u8_of_f32, float, uint8_t, 0, UINT8_MAX)
+CUT(i16_of_f32, float, int16_t, INT16_MIN, INT16_MAX)
+CUT(i8_of_f64, double, int8_t, INT8_MIN, INT8_MAX)
+CUT(u8_of_f64, double, uint8_t, 0, UINT8_MAX)
+CUT(i16_of_f64, double, int16_t, INT16_MIN, INT16_MAX)
+CUT(i32_of_f64, double, int32_t, INT32_MIN, INT32_MAX)
+
+/* Where the real has not the end of the range: `most` is the largest that is within, and what is at
+   `past` or more becomes the end. */
+#define CUT_WIDE(name, real, T, least, most, past, end)                   \
     AICF_INLINE T name(real x)                                            \
     {                                                                     \
         const real number = x == x ? x : 0;                               \
         const real low = number < (real)(least) ? (real)(least) : number; \
-        const real within = low > (real)(most) ? (real)(most) : low;      \
-        return x >= (real)(past) ? (T)(end) : (T)within;                  \
+        const T within = (T)(low > (real)(most) ? (real)(most) : low);    \
+        return x >= (real)(past) ? (T)(end) : within;                     \
     }
 
-CUT(i8_of_f32, float, int8_t, INT8_MIN, INT8_MAX, INT8_MAX, INT8_MAX)
-CUT(u8_of_f32, float, uint8_t, 0, UINT8_MAX, UINT8_MAX, UINT8_MAX)
-CUT(i16_of_f32, float, int16_t, INT16_MIN, INT16_MAX, INT16_MAX, INT16_MAX)
-CUT(i32_of_f32, float, int32_t, INT32_MIN, 0x1.fffffep30, 0x1p31, INT32_MAX)
-CUT(i64_of_f32, float, int64_t, INT64_MIN, 0x1.fffffep62, 0x1p63, INT64_MAX)
-CUT(i8_of_f64, double, int8_t, INT8_MIN, INT8_MAX, INT8_MAX, INT8_MAX)
-CUT(u8_of_f64, double, uint8_t, 0, UINT8_MAX, UINT8_MAX, UINT8_MAX)
-CUT(i16_of_f64, double, int16_t, INT16_MIN, INT16_MAX, INT16_MAX, INT16_MAX)
-CUT(i32_of_f64, double, int32_t, INT32_MIN, INT32_MAX, INT32_MAX, INT32_MAX)
-CUT(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
+CUT_WIDE(i32_of_f32, float, int32_t, INT32_MIN, 0x1.fffffep30, 0x1p31, INT32_MAX)
+CUT_WIDE(i64_of_f32, float, int64_t, INT64_MIN, 0x1.fffffep62, 0x1p63, INT64_MAX)
+CUT_WIDE(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
 
-#define SAME(x) (x)
 #define TRUTH(x) ((aicf_bool){(x) != 0})
 #define F16(x) aicf_f16_of_f32((float)(x))
 #define BF16(x) aicf_bf16_of_f32((float)(x))
@@ -120,15 +128,30 @@ CUT(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, INT64_
     STORE(w, WIDE, int32_t, i32, I32)          \
     STORE(w, WIDE, int64_t, i64, I64)          \
     STORE(w, WIDE, float, f32, (float))        \
-    STORE(w, WIDE, aicf_f16, f16, F16)         \
-    STORE(w, WIDE, aicf_bf16, bf16, BF16)      \
     STORE(w, WIDE, double, f64, (double))
+
+#define STORES_16(w, WIDE)             \
+    STORE(w, WIDE, aicf_f16, f16, F16) \
+    STORE(w, WIDE, aicf_bf16, bf16, BF16)
 
 /* Integers of other widths lose their upper bits. */
 STORES(f32, float, i8_of_f32, u8_of_f32, i16_of_f32, i32_of_f32, i64_of_f32)
 STORES(f64, double, i8_of_f64, u8_of_f64, i16_of_f64, i32_of_f64, i64_of_f64)
 STORES(i32, int32_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
 STORES(i64, int64_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
+STORES_16(f64, double)
+STORES_16(i32, int32_t)
+STORES_16(i64, int64_t)
+
+/* libaicf has those from f32. */
+#define STORE_REAL(s)                                                              \
+    static void store_f32_##s(const void *from, int64_t n, void *to, int64_t step) \
+    {                                                                              \
+        aicf_converter_##s.store(from, n, to, step);                               \
+    }
+
+STORE_REAL(f16)
+STORE_REAL(bf16)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
