@@ -104,6 +104,18 @@ def test_many_rows(device: str, dtype: str) -> None:
         check_forward(random(shape, dtype, device), dtype, str(shape))
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-norm")
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("width", [264, 1000, 2304])
+def test_many_wide_rows(width: int, dtype: str) -> None:
+    """Blocks that go over several rows, among them one whose squares overflow."""
+    x = random((4099, width), dtype, "cuda")
+    check_forward(x, dtype, f"4099 x {width}")
+    x[4000] *= 1e30 if dtype == "bf16" else 1e4
+    check_out(x, dtype, f"4099 x {width}, a large one")
+
+
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("offset", [1, 3])
