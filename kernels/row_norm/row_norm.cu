@@ -17,7 +17,7 @@ __global__ void
 __launch_bounds__(columns::kMostThreads, 1) stay(const operands<T> p)
 {
     columns::block_team team;
-    stay_body<kPackSize<T>>(p, team);
+    stay_body<even_row<T>>(p, team);
 }
 
 template <typename T>

@@ -319,71 +319,111 @@ body(const operands<T> &p, Team &team)
 
 // ---- rows of teams that stay --------------------------------------------------------------------
 
-constexpr int kStayPacks = 4;     // of a thread, of packed rows
-constexpr int kStayThreads = 640; // of a multiprocessor, at 96 registers each
+constexpr int kStayPacks = 4;     // of a thread
+constexpr int kStayThreads = 608; // of a multiprocessor, at 104 registers each
 
-template <typename T, int kSize>
-constexpr int kStayUnits = kSize == 1 ? columns::kMine : kStayPacks;
+// What a thread has of a row: the packs rank, rank + size, ... of rows that all start on 16-byte
+// boundaries. each() calls f(index of the first, elements).
+template <typename T> struct even_row {
+    static constexpr bool kPhased = false;
 
-// A row, as far as a thread has it: the units rank, rank + size, ... below N / kSize.
-template <typename T, int kSize, int kUnits> struct stay_row {
-    columns::unit<T, kSize> x[kUnits];
+    columns::unit<T, kPackSize<T>> x[kStayPacks];
 
     __device__ void load(const operands<T> &p, const columns::place &at, int64_t r)
     {
-        int units = p.shape.n / kSize;
 #pragma unroll
-        for (int k = 0; k < kUnits; k++) {
-            int u = at.rank + k * at.size;
-            if (u < units) {
-                x[k].load(p.x + r * p.shape.n + int64_t{u} * kSize);
+        for (int k = 0; k < kStayPacks; k++) {
+            int i = (at.rank + k * at.size) * kPackSize<T>;
+            if (i < p.shape.n) {
+                x[k].load(p.x + r * p.shape.n + i);
+            }
+        }
+    }
+
+    template <typename Function>
+    __device__ void each(const operands<T> &p, const columns::place &at, Function f)
+    {
+#pragma unroll
+        for (int k = 0; k < kStayPacks; k++) {
+            int i = (at.rank + k * at.size) * kPackSize<T>;
+            if (i < p.shape.n) {
+                float v[kPackSize<T>];
+                x[k].unpack(v);
+                f(i, v);
             }
         }
     }
 };
 
-// Calls f(unit, its elements) for what a thread has of a row.
-template <typename T, int kSize, int kUnits, typename Function>
-__device__ inline void
-each_unit(
-    const operands<T> &p, const columns::place &at, stay_row<T, kSize, kUnits> &row, Function f)
-{
-    int units = p.shape.n / kSize;
+// The same of rows that start anywhere: whole packs, and the elements before and behind them.
+template <typename T> struct phased_row {
+    static constexpr bool kPhased = true;
+
+    rows::held<T, kStayPacks> x;
+    rows::span span;
+
+    __device__ void load(const operands<T> &p, const columns::place &at, int64_t r)
+    {
+        const T *row = p.x + r * p.shape.n;
+        int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
+        span = rows::span_of(row, p.shape, rank, team, at.rank / team);
+        rows::load(x, row, span);
+    }
+
+    template <typename Function>
+    __device__ void each(const operands<T> &, const columns::place &, Function f)
+    {
 #pragma unroll
-    for (int k = 0; k < kUnits; k++) {
-        int u = at.rank + k * at.size;
-        if (u < units) {
-            float x[kSize];
-            row.x[k].unpack(x);
-            f(u, x);
+        for (int k = 0; k < kStayPacks; k++) {
+            int i = span.first + k * span.step;
+            if (i < span.end) {
+                for (uint32_t &word : x.pack[k].word) {
+                    ptx::opaque(word); // as in columns::unit
+                }
+                f(i, rows::values_of(x, k).x);
+            }
+        }
+        if (span.edge >= 0) {
+            float edge[1] = {to_f32(x.edge)};
+            f(span.edge, edge);
         }
     }
+};
+
+template <typename Row, typename T>
+__device__ inline float
+count_in_warp(const operands<T> &p, const columns::place &at, Row &row)
+{
+    float count[1][1] = {};
+    row.each(p, at, [&](int, const auto &x) {
+        count[0][0] += static_cast<float>(sizeof(x) / sizeof(float));
+    });
+    rows::reduce_lanes(count, rows::kWarp, rows::add{});
+    return count[0][0];
 }
 
 // A warp sums its elements and then their deviations from its own mean; the team's warps exchange
 // that once, and join it about the mean of all.
-template <int kSize, int kUnits, typename T, typename Team>
+template <typename Row, typename T, typename Team>
 __device__ inline void
 settle_staying(
-    const operands<T> &p, Team &team, const columns::place &at, float warp_count,
-    stay_row<T, kSize, kUnits> &row, terms &t)
+    const operands<T> &p, Team &team, const columns::place &at, float warp_count, Row &row,
+    terms &t)
 {
     float mean[1][1] = {}, sums[1][2] = {};
     if (kCentred) {
-        each_unit(p, at, row, [&](int, const float(&x)[kSize]) {
-#pragma unroll
-            for (int lane = 0; lane < kSize; lane++) {
-                mean[0][0] += x[lane] * t.scale;
+        row.each(p, at, [&](int, const auto &x) {
+            for (float v : x) {
+                mean[0][0] += v * t.scale;
             }
         });
         rows::reduce_lanes(mean, rows::kWarp, rows::add{});
         mean[0][0] = warp_count > 0.0f ? mean[0][0] / warp_count : 0.0f;
         t.mean = mean[0][0];
     }
-    each_unit(p, at, row, [&](int, const float(&x)[kSize]) {
-#pragma unroll
-        for (int lane = 0; lane < kSize; lane++) {
-            float d = t.deviation(x[lane]);
+    row.each(p, at, [&](int, const auto &x) {
+        for (float v : x) {
+            float d = t.deviation(v);
             sums[0][0] += d;
             sums[0][1] += d * d;
         }
@@ -416,35 +456,34 @@ settle_staying(
     t.settle(sums[0], whole, p.eps);
 }
 
-template <int kSize, typename T, typename Team>
+template <typename Row, typename T, typename Team>
 __device__ inline void
 stay_body(const operands<T> &p, Team &team)
 {
-    constexpr int kUnits = kStayUnits<T, kSize>;
     columns::place at = columns::place_in(team);
-    stay_row<T, kSize, kUnits> now, next;
-    float warp_count[1][1] = {};
+    Row now, next;
 
     next.load(p, at, at.team);
-#pragma unroll
-    for (int k = 0; k < kUnits; k++) {
-        warp_count[0][0] += at.rank + k * at.size < p.shape.n / kSize ? float{kSize} : 0.0f;
-    }
-    rows::reduce_lanes(warp_count, rows::kWarp, rows::add{});
+    float warp_count = kCentred ? count_in_warp(p, at, next) : 0.0f;
 #pragma unroll 1
     for (int64_t r = at.team; r < p.shape.count; r += at.teams) {
         now = next;
         if (r + at.teams < p.shape.count) {
             next.load(p, at, r + at.teams);
         }
-        terms t;
-        settle_staying(p, team, at, warp_count[0][0], now, t);
-        if (t.overflowed()) { // the whole team alike
-            settle_staying(p, team, at, warp_count[0][0], now, t);
+        if (kCentred && Row::kPhased) {
+            warp_count = count_in_warp(p, at, now);
         }
-        each_unit(p, at, now, [&](int u, const float(&x)[kSize]) {
-            write(p, p.out + r * p.shape.n, int64_t{u} * kSize, true, true, t, x);
-        });
+        terms t;
+        settle_staying(p, team, at, warp_count, now, t);
+        if (t.overflowed()) { // the whole team alike
+            settle_staying(p, team, at, warp_count, now, t);
+        }
+        const T *row = p.x + r * p.shape.n;
+        T *out = p.out + r * p.shape.n;
+        bool packed = !Row::kPhased || rows::same_phase(row, static_cast<const T *>(out));
+        bool even = !Row::kPhased || even_with(p, row);
+        now.each(p, at, [&](int i, const auto &x) { write(p, out, i, packed, even, t, x); });
         if (at.rank == 0) {
             t.save(p, r);
         }
