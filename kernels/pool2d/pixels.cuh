@@ -92,7 +92,7 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
         share count = share_of(p.y, band + b, p.z, q, p.include_pad);
 #pragma unroll
         for (int i = 0; i < kSize; i++) {
-            finish<Reduce>(s[b][i], count);
+            finish<Reduce, T>(s[b][i], count);
         }
         if (band + b < p.y.outs) {
             store_outs<Reduce>(p.out + at, p.indices + at, s[b]);
@@ -102,8 +102,7 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 
 template <typename Reduce, typename T, int kSize>
 __global__ void
-__launch_bounds__(kBlock, kResident - 1)
-    any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
+__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {
@@ -126,7 +125,7 @@ __launch_bounds__(kBlock, kResident - 1)
     share count = share_of(p.y, o, p.z, q, p.include_pad);
 #pragma unroll
     for (int i = 0; i < kSize; i++) {
-        finish<Reduce>(s[i], count);
+        finish<Reduce, T>(s[i], count);
     }
     store_outs<Reduce>(p.out + to, p.indices + to, s);
 }

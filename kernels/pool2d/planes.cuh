@@ -99,7 +99,7 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             for (int r = 0; r < kWindow; r++) {
                 Reduce::merge(s[o], line[2 * b + r][o]);
             }
-            finish<Reduce>(s[o], share_of(p.y, band + b, p.z, pack * kOuts + o, p.include_pad));
+            finish<Reduce, T>(s[o], share_of(p.y, band + b, p.z, pack * kOuts + o, p.include_pad));
         }
         if (mine && band + b < p.y.outs) {
             store_outs<Reduce>(p.out + to + b * p.z.outs, p.indices + to + b * p.z.outs, s);
@@ -187,7 +187,7 @@ __launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operand
     for (Index row = h.begin; row < h.end; row += kRows) {
         take_rows<Reduce, kRows, kColumns>(s, x, Index{1}, p.z, row, h, w);
     }
-    finish<Reduce>(s[0], share_of(p.y, o, p.z, q, p.include_pad));
+    finish<Reduce, T>(s[0], share_of(p.y, o, p.z, q, p.include_pad));
     store_outs<Reduce>(p.out + thread, p.indices + thread, s);
 }
 

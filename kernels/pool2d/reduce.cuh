@@ -123,12 +123,12 @@ struct total {
 };
 
 // A sum becomes a mean.
-template <typename Reduce>
+template <typename Reduce, typename T>
 __device__ inline void
 finish(typename Reduce::state &s, const share &count)
 {
     if constexpr (Reduce::kMean) {
-        s = count.of(s);
+        s = count.template of<T>(s);
     }
 }
 

@@ -47,7 +47,7 @@ template <typename T> struct channels {
         held.unpack(w.value);
 #pragma unroll
         for (int i = 0; i < kSize<T>; i++) {
-            w.value[i] = kLargest ? w.value[i] : count.of(w.value[i]);
+            w.value[i] = kLargest ? w.value[i] : count.template of<T>(w.value[i]);
             w.at[i] = kLargest ? narrow_index(at[i]) : 0;
         }
         return w;
@@ -110,8 +110,7 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 
 template <typename T, int kEach>
 __global__ void
-__launch_bounds__(kBlock, kResident - 1)
-    any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
+__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {

@@ -115,7 +115,7 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             for (int o = 0; o < kOuts + kMore; o++) {
                 int column = pack * kOuts + o;
                 share count = share_of(p.y, band + r, p.z, column, p.include_pad);
-                row[r].value[o] = count.of(row[r].value[o]);
+                row[r].value[o] = count.template of<T>(row[r].value[o]);
             }
         }
     }
@@ -212,7 +212,7 @@ add_windows(
                     share count = share_of(p.y, row + r, p.z, column + c, p.include_pad);
 #pragma unroll
                     for (int i = 0; i < kEach; i++) {
-                        sum[i] += count.of(values[i]);
+                        sum[i] += count.template of<T>(values[i]);
                     }
                 }
             }

@@ -43,9 +43,10 @@ count_of(const axis<Index> &a, Index o, bool include_pad)
     return include_pad ? end - begin : least(end, a.size) - most<Index>(begin, 0);
 }
 
-// x / count in fewer steps than a division: a quotient by the reciprocal, and its remainder, which
-// is exact, by it again, so that what the reciprocal is off by does not count. Of infinities the
-// remainder is NaN and the quotient right.
+// x / count, to be rounded to T, in fewer steps than a division: a quotient by the reciprocal,
+// which is all that 16 bits show. For f32 its remainder, which is exact, by the reciprocal again,
+// so that what that is off by does not count; of infinities the remainder is NaN and the quotient
+// right.
 struct share {
     float count, reciprocal;
 
@@ -55,9 +56,12 @@ struct share {
         reciprocal = ptx::reciprocal_approx(n);
     }
 
-    __device__ float of(float x) const
+    template <typename T> __device__ float of(float x) const
     {
         float quotient = x * reciprocal;
+        if constexpr (sizeof(T) < sizeof(float)) {
+            return quotient;
+        }
         float rest = fmaf(-quotient, count, x);
         return rest == rest ? fmaf(rest, reciprocal, quotient) : quotient;
     }
