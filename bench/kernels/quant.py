@@ -18,6 +18,18 @@ def filled(n: int, value: float, dtype: torch.dtype = F32) -> torch.Tensor:
     return torch.full((n,), value, dtype=dtype, device=kernels.DEVICE)
 
 
+def rotated(run: Callable[[int], Any], sets: int) -> Callable[[int], Any]:
+    """Keeps what torch gives until the set's next turn: else it would be the same memory each time,
+    which stays in the L2."""
+    kept: list[Any] = [None] * sets
+
+    def kept_run(i: int) -> Any:
+        kept[i] = run(i)
+        return kept[i]
+
+    return kept_run
+
+
 def quantize(size: int, dtype: torch.dtype, axis: int | None) -> Case:
     n = size // dtype.itemsize
     shape = (n,) if axis is None else (n // COLUMNS, COLUMNS)
@@ -35,7 +47,7 @@ def quantize(size: int, dtype: torch.dtype, axis: int | None) -> Case:
 
         return Runs(
             lambda i: call(x[i], scale, zero, out[i], **where),
-            peer if dtype == F32 and axis is None else None,
+            rotated(peer, len(x)) if dtype == F32 and axis is None else None,
             len(x),
         )
 
@@ -63,7 +75,7 @@ def dequantize(size: int, dtype: torch.dtype, axis: int | None) -> Case:
         out = Sets.of(size + n, lambda: random(shape, dtype))
         return Runs(
             lambda i: call(codes[i], scale, zero, out[i], **where),
-            (lambda i: q[i].dequantize()) if dtype == F32 and axis is None else None,
+            rotated(lambda i: q[i].dequantize(), len(q)) if dtype == F32 and axis is None else None,
             len(q),
         )
 
