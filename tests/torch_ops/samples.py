@@ -12,7 +12,7 @@ import torch
 
 from rows import FEWEST, Maker, Sample, rows, sample
 from rows.calls import suffix_of
-from rows.table import DTYPES, Facts, facts, table
+from rows.table import DTYPES, WORDS, Facts, facts, table
 
 PACKAGES = {"aicf": "aicf_cuda", "kinds": "kinds_ops"}  # by namespace
 MAIN = {op: row.samples for op, row in rows().items() if op in table()}
@@ -116,8 +116,11 @@ def samples_of(
     grad: bool | None = None,
     seed: int = 7,
 ) -> list[Sample]:
-    """Those of a row; what requires a gradient is what the row declares, if not told."""
+    """Those of a row; what requires a gradient is what the row declares, if not told. Of a row
+    that does not have the dtype those in its first one."""
     wanted = has_gradient(namespace, name) if grad is None else grad
+    if namespace == "aicf" and WORDS[dtype] not in rows()[name].dtypes:
+        dtype = DTYPES[rows()[name].dtypes[0]]
     made = (MAIN if namespace == "aicf" else KINDS)[name](Maker(dtype, device, wanted, seed))
     assert len(made) >= FEWEST
     return [_plainly(facts(name), one) if namespace == "aicf" else one for one in made]
