@@ -23,6 +23,8 @@ __all__ = ["Call", "CudaError", "Tensor", "Unsupported", "run", *sorted(__ops__)
 def __getattr__(name: str) -> object:
     if name in __ops__:
         return _import_module(f"{__name__}.{name}")
+    if name in ("torch", "jax"):
+        raise AttributeError(f"{__name__}.{name} is imported by name: import {__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,7 +13,7 @@ from aicf_rt import relations as _e
 
 @_e.relation
 @{op.relation_head|python}
-    @{op.doc|docstring}
+    @{quote docstring}What shapes the outs of `@{op.name|text}` have.@{end}
 @{op.relation_body|python}
 @{end}
 

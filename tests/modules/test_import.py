@@ -194,7 +194,8 @@ def test_capability(add: Any) -> None:
     assert row["op"] == "add"
     assert len(row["hash"]) == 64
     assert set(row["built"]) == {k["id"] for k in row["kernels"]}
-    assert row["built"]["loop"] == ["f32", "f16", "bf16", "f64"]
+    floats = ["f32", "f16", "bf16", "f64"]
+    assert row["built"]["loop"] == [*floats, "i8", "u8", "i16", "i32", "i64"]
     with pytest.raises(AttributeError, match="has no attribute 'capabilities'"):
         add.capabilities
 

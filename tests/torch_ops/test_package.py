@@ -161,6 +161,13 @@ def test_torch_is_imported_where_it_is_asked_for(alone: Callable[..., str]) -> N
         from aicf_cuda import add
         assert "torch" not in sys.modules
         assert "torch" not in dir(aicf_cuda)
+        for name in ("torch", "jax"):
+            try:
+                getattr(aicf_cuda, name)
+            except AttributeError as error:
+                assert str(error).endswith(f": import aicf_cuda.{name}"), error
+            else:
+                raise AssertionError(name)
         import aicf_cuda.torch
         assert "torch" in sys.modules
         # No op's module but those that were asked for.

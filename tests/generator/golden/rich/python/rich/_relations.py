@@ -22,9 +22,7 @@ def _affine(
     deep: bool,
     H: int,
 ) -> _e.Shapes:
-    """out = act(lr * (alpha * x + bias)), rows padded.
-
-    Two paragraphs: 100% "quoted", */ and \\."""
+    """What shapes the outs of `affine` have."""
     pad = _e.bounded("pad", pad, least=0)
     _e.bounded("alpha", alpha, least=-1e+06, most=2.5)
     H = _e.bounded("H", H, least=1, most=4294967296)
@@ -44,7 +42,7 @@ def _affine(
 
 @_e.relation
 def _join(xs: _e.List, *, axis: int) -> _e.Shapes:
-    """Joined along one axis."""
+    """What shapes the outs of `join` have."""
     axis = _e.axis("axis", axis, _e.first(xs))
     n = _e.count("n", xs)
     L, N, R = _e.match_each(
@@ -57,7 +55,7 @@ def _join(xs: _e.List, *, axis: int) -> _e.Shapes:
 
 @_e.relation
 def _update(p: _e.List, grads: _e.List) -> _e.Shapes:
-    """p -= lr * grads, in place."""
+    """What shapes the outs of `update` have."""
     _e.count("n", p, grads)
     (A,) = _e.match_each("p: A..", p, _e.each(_e.ANY))
     _e.match_each("grads: A..", grads, _e.each(A))
@@ -66,7 +64,7 @@ def _update(p: _e.List, grads: _e.List) -> _e.Shapes:
 
 @_e.relation
 def _cast(x: _e.Shape) -> _e.Shapes:
-    """out = x in another dtype."""
+    """What shapes the outs of `cast` have."""
     A = x
     out = A
     return _e.outs(out)
@@ -74,7 +72,7 @@ def _cast(x: _e.Shape) -> _e.Shapes:
 
 @_e.relation
 def _turn(x: _e.Shape, *, perm: _e.Axes) -> _e.Shapes:
-    """Axes permuted, then reduced."""
+    """What shapes the outs of `turn` have."""
     perm = _e.axes("perm", perm, x)
     A = x
     out = _e.permuted(A, perm)
@@ -83,7 +81,7 @@ def _turn(x: _e.Shape, *, perm: _e.Axes) -> _e.Shapes:
 
 @_e.relation
 def _fold(x: _e.Shape, *, axes: _e.Axes, keepdim: bool) -> _e.Shapes:
-    """Sum over axes; and the gradients of two things at once."""
+    """What shapes the outs of `fold` have."""
     axes = _e.axes("axes", axes, x)
     A = x
     sum = _e.reduced(A, axes, keepdim)
@@ -93,7 +91,7 @@ def _fold(x: _e.Shape, *, axes: _e.Axes, keepdim: bool) -> _e.Shapes:
 
 @_e.relation
 def _exp(x: _e.Shape) -> _e.Shapes:
-    """out = e**x."""
+    """What shapes the outs of `exp` have."""
     A = x
     out = A
     return _e.outs(out)
@@ -101,7 +99,7 @@ def _exp(x: _e.Shape) -> _e.Shapes:
 
 @_e.relation
 def _elu(x: _e.Shape, *, alpha: float) -> _e.Shapes:
-    """Exponential below 0."""
+    """What shapes the outs of `elu` have."""
     A = x
     out = A
     return _e.outs(out)

@@ -11,7 +11,7 @@ from aicf_rt import relations as _e
 
 @_e.relation
 def _add(a: _e.Shape, b: _e.Shape) -> _e.Shapes:
-    """out = a + b, with broadcasting."""
+    """What shapes the outs of `add` have."""
     A = a
     B = b
     out = _e.broadcast(A, B)
