@@ -108,7 +108,7 @@ def test_corners(library: ctypes.CDLL, name: str) -> None:
     x, want = np.array([*CORNERS[name], (NAN, NAN), (-NAN, NAN)]).T
     got = run(library, name, x.astype(np.float32))
     np.testing.assert_array_equal(got, want.astype(np.float32).astype(np.float64))
-    negative = run(library, "tanh", np.float32([-0.0]))
+    negative = run(library, "tanh", np.array([-0.0], np.float32))
     assert np.signbit(negative[0])
 
 
