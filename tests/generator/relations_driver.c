@@ -26,7 +26,7 @@ attribute_set(aicf_call *call, const aicf_attr *a, const int64_t *values, int64_
         memcpy(axes->values, values, count > 0 ? (size_t)count * sizeof *values : 0);
         break;
     }
-    case AICF_ATTR_SCALAR: break;
+    case AICF_ATTR_SCALAR: ((aicf_scalar *)at)->host.integer = a->least.integer; break;
     }
 }
 
