@@ -313,6 +313,9 @@ def equal_lists(row: Row, call: Call) -> bool:
     return True
 
 
+ELEMENTS = (2**63 - 1) // 8  # of any dtype fit into 64 bits of bytes
+
+
 def compare(
     row: Row,
     index: int,
@@ -330,6 +333,8 @@ def compare(
         except refused as error:
             assert want is None, f"{row.name}{call}: C gives {want}, Python refuses: {error}"
             continue
+        if want is None and any(math.prod(n for n in out if n) > ELEMENTS for out in found):
+            continue  # a relation does not know how many bytes an element has
         assert found == want, f"{row.name}{call}: C gives {want}, Python {found}"
         assert all(type(n) is int for out in found for n in out), found
         taken += 1
