@@ -56,14 +56,15 @@ struct terms {
     {
         shift = kCentred ? sum[0] / count : 0.0f;
         squares = sum[1];
-        float var = fmaxf(sum[1] / count - shift * shift, 0.0f);
+        float square = sum[1] / count; // NaN of no elements
+        float var = fmaxf(square - shift * shift, 0.0f);
         if (scale == 1.0f) {
             factor = 1.0f / sqrtf(var + eps);
         } else {
             // eps is nothing beside such a variance, but where it is 0.
             factor = var > 0.0f ? 1.0f / sqrtf(var) : 1.0f / (sqrtf(eps) * kSmall);
         }
-        factor = isnan(sum[1]) ? sum[1] : factor; // which fmaxf dropped
+        factor = isnan(square) ? square : factor; // which fmaxf dropped
     }
 
     // Whether the row is to be taken again; then it is scaled down.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -16,6 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("B", ROOT / "build")).resolve() / "python"
 if str(BUILT) not in sys.path:
     sys.path.insert(0, str(BUILT))
+
+
+def pytest_configure() -> None:
+    """References are worked out by torch: workers beside each other share the cores."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if workers > 1 and importlib.util.find_spec("torch"):
+        torch = importlib.import_module("torch")
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 def pytest_sessionfinish() -> None:
