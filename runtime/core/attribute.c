@@ -11,10 +11,14 @@
 #include <math.h>
 #include <string.h>
 
+/* Of several the first in the row's order, in whichever they came. */
 static void
 note_refused(aicf_call *call, const aicf_attr *attr)
 {
-    call->refused = (int16_t)(attr - call->op->attrs + 1);
+    const int16_t at = (int16_t)(attr - call->op->attrs + 1);
+    if (call->refused == 0 || at < call->refused) {
+        call->refused = at;
+    }
 }
 
 static int

@@ -53,13 +53,18 @@ def calls_of(name: str, row: dict[str, Any]) -> Iterator[tuple[list[Any], dict[s
         args, named = Tensors(dice, row, (0, 0.05, 0.2)[found % 3]).calls()
         tensors = [a for a in args if not isinstance(a, (np.ndarray, list, type(None)))]
         mixed = any(not all(isinstance(x, np.ndarray) for x in a) for a in args if type(a) is list)
-        needed = [p for p in row["params"] if p["role"] in ("IN", "INOUT") and not p["optional"]]
+        inputs = [p for p in row["params"] if p["role"] in ("IN", "INOUT")]
+        needed = [p for p in inputs if not p["optional"]]
         enough = len(args) >= len(needed) and all(
             a is not None for a, _ in zip(args, needed, strict=False)
         )
         shown = [
-            a for a, p in zip(args, needed, strict=False) if (type(a) is list) != bool(p["list"])
+            a
+            for a, p in zip(args, inputs, strict=False)
+            if a is not None and (type(a) is list) != bool(p["list"])
         ]
+        attributes = [a for a in row["row"]["args"] if "attr" in a and "default" not in a]
+        enough = enough and all(a["name"] in named for a in attributes)
         if not tensors and not mixed and enough and not shown:
             found += 1
             yield args, named

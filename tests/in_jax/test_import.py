@@ -62,7 +62,7 @@ def test_ops_have_names_signatures_and_documentation(ops: Any) -> None:
         "(a, b, bias=None, c=None, *, alpha=1.0, beta=0.0, act='none', kernel=None)"
     )
     assert str(inspect.signature(ops.scale)) == "(x, *, factor, kernel=None)"
-    assert ops.add.__doc__ == "out = a + b, with broadcasting."
+    assert ops.add.__doc__ == "out = a + b, with broadcasting; integers wrap."
     assert repr(ops.add) == "<op aicf_cuda.jax.add>"
 
 

@@ -246,14 +246,16 @@ def _forward(form: Form, *operands: Any) -> tuple[tuple[Any, ...], Any]:
 
 
 def _likes(form: Form, saved: dict[str, Any]) -> list[Any]:
-    """All inputs and outs: the saved value, or what has its shape."""
-    likes = [like for given in form.tensors for like in given or ()]
+    """All inputs and outs: the saved value, or what has its shape; no tuples, which would be lists
+    of tensors to expressions."""
+    likes = [jax.ShapeDtypeStruct(*like) for given in form.tensors for like in given or ()]
     found = [
         saved.get(p.name, like)
         for p, like in zip(form.row.inputs, _grouped(form, likes), strict=True)
     ]
     for p, out in zip(form.row.outs, form.outs, strict=True):
-        found.append(saved.get(p.name, None if p.optional else out))
+        like = None if p.optional else jax.ShapeDtypeStruct(*out)
+        found.append(saved.get(p.name, like))
     return found
 
 
