@@ -1,20 +1,24 @@
 /* dequantize on the CPU: out = (x - zero) * scale. The difference is exact where x is an i32, else
-   of f32 as the rest is; f64 is computed in f64. Dense. Bound by bytes. */
+   of f32 as the rest is; f64 is computed in f64, and 16-bit outs are rounded from f32 piece by
+   piece. Dense. Bound by bytes. */
 #include <aicf_ops/dequantize.h>
 
 #include <aicf/cpu/affine.h>
+#include <aicf/cpu/convert.h>
 
 #define BYTES(acc, x, zero) ((acc)(x) - (acc)(zero))
 #define WIDE(acc, x, zero) ((acc)((int64_t)(x) - (zero)))
 
-#define DEQUANTIZE(T, s, Q, q, DIFFERENCE)                                                    \
+enum { PIECE = 1024 }; /* elements that are rounded at once: they stay in the nearest cache */
+
+#define LINE(T, s, Q, q, DIFFERENCE)                                                          \
     AICF_INLINE void steps_##q##_##s(                                                         \
         const Q *x, T *out, int64_t n, const float *scale, const int32_t *zero, int64_t step) \
     {                                                                                         \
         AICF_INDEPENDENT                                                                      \
         for (int64_t i = 0; i < n; i++) {                                                     \
-            const aicf_acc_##s y = DIFFERENCE(aicf_acc_##s, x[i], zero ? zero[i * step] : 0); \
-            aicf_store_##s(out + i, y * (aicf_acc_##s)scale[i * step]);                       \
+            const T y = DIFFERENCE(T, x[i], zero ? zero[i * step] : 0);                       \
+            out[i] = y * (T)scale[i * step];                                                  \
         }                                                                                     \
     }                                                                                         \
                                                                                               \
@@ -33,19 +37,43 @@
         } else {                                                                              \
             steps_##q##_##s(from, to, n, scale, NULL, 1);                                     \
         }                                                                                     \
-    }                                                                                         \
-                                                                                              \
-    aicf_status aicf_cpu_dequantize_loop_##q##_##s(                                           \
-        const Q *x, const float *scale, const int32_t *zero, T *out, int64_t L, int64_t C,    \
-        int64_t R, int64_t S, int64_t axis, aicf_stream stream)                               \
-    {                                                                                         \
-        (void)axis, (void)stream;                                                             \
-        return aicf_affine_run(x, out, scale, zero, L, C, R, S, line_##q##_##s);              \
     }
 
-#define DEQUANTIZE_ALL(T, s)             \
-    DEQUANTIZE(T, s, int8_t, i8, BYTES)  \
-    DEQUANTIZE(T, s, uint8_t, u8, BYTES) \
-    DEQUANTIZE(T, s, int32_t, i32, WIDE)
+/* By the line of f32. */
+#define ROUNDED(T, s, Q, q)                                                     \
+    static void line_##q##_##s(                                                 \
+        const void *x, void *out, int64_t first, int64_t n, const float *scale, \
+        const int32_t *zero, int64_t step)                                      \
+    {                                                                           \
+        float piece[PIECE];                                                     \
+        for (int64_t at = 0; at < n; at += PIECE) {                             \
+            const int64_t m = n - at < PIECE ? n - at : PIECE;                  \
+            line_##q##_f32(                                                     \
+                (const Q *)x + first + at, piece, 0, m, scale + at * step,      \
+                zero ? zero + at * step : NULL, step);                          \
+            aicf_converter_##s.store(piece, m, (T *)out + first + at, 1);       \
+        }                                                                       \
+    }
 
-AICF_REALS(DEQUANTIZE_ALL)
+#define LAUNCHER(T, s, Q, q)                                                               \
+    aicf_status aicf_cpu_dequantize_loop_##q##_##s(                                        \
+        const Q *x, const float *scale, const int32_t *zero, T *out, int64_t L, int64_t C, \
+        int64_t R, int64_t S, int64_t axis, aicf_stream stream)                            \
+    {                                                                                      \
+        (void)axis, (void)stream;                                                          \
+        return aicf_affine_run(x, out, scale, zero, L, C, R, S, line_##q##_##s);           \
+    }
+
+#define DEQUANTIZE(Q, q, DIFFERENCE)    \
+    LINE(float, f32, Q, q, DIFFERENCE)  \
+    LINE(double, f64, Q, q, DIFFERENCE) \
+    ROUNDED(aicf_f16, f16, Q, q)        \
+    ROUNDED(aicf_bf16, bf16, Q, q)      \
+    LAUNCHER(float, f32, Q, q)          \
+    LAUNCHER(double, f64, Q, q)         \
+    LAUNCHER(aicf_f16, f16, Q, q)       \
+    LAUNCHER(aicf_bf16, bf16, Q, q)
+
+DEQUANTIZE(int8_t, i8, BYTES)
+DEQUANTIZE(uint8_t, u8, BYTES)
+DEQUANTIZE(int32_t, i32, WIDE)
