@@ -43,18 +43,24 @@ def bytes_beside_device_code(module: Path, scratch: Path) -> int:
     return stripped.stat().st_size - (int(device[1], 16) if device else 0)
 
 
+# Bytes of the modules that are larger, with CUDA: they have many dtypes, or many kernels an op.
+# They may not grow.
+LARGER = {"cast": 330_000, "max_pool2d": 190_000}
+LARGER |= dict.fromkeys(
+    ("add", "avg_pool2d", "avg_pool2d_bwd", "batch_norm_bwd", "max", "min", "mul", "softmax", "sub",
+     "sum", "where"), 125_000,
+)  # fmt: skip
+
+
 @pytest.mark.promise("STYLE-exports")
 def test_a_module_is_small(built_once: Checkout, tmp_path: Path) -> None:
-    """The small table's, and those that this tree was built to, with CUDA or without. One of very
-    many dtypes has what each needs: 2 KB."""
+    """The small table's, and those that this tree was built to, with CUDA or without."""
     whole = sorted((BUILT / "aicf_cuda").glob("*.so"))
     assert whole, f"no modules in {BUILT}: run make first"
     large = {}
     for module in [*modules(built_once), *whole]:
-        name = module.name.split(".")[0]
-        typed = (module.parent / f"{name}.pyi").read_text().count(f"= {name}_")
         size = bytes_beside_device_code(module, tmp_path)
-        if size >= max(100_000, 2_000 * typed):
+        if size >= LARGER.get(module.name.split(".")[0], 100_000):
             large[module.name] = size
     assert not large, f"bytes beside device code: {large}"
 
