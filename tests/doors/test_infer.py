@@ -13,6 +13,9 @@ import pytest
 
 from doors.draw import NAMES, Draw, described, spec_of, table_of
 
+MOST = 12_000  # draws of a row, of which more than 40 are to fit
+UNMET = {"extremum_bwd"}  # a draw does not know that its shapes are those of one reduction
+
 # ---- one verdict ---------------------------------------------------------------------------------
 
 
@@ -68,22 +71,20 @@ def agree(module: Any, row: dict[str, Any], args: Any, named: dict[str, Any]) ->
 @pytest.mark.parametrize("which", ["aicf_cuda", "zoo_ops"])
 def test_infer_says_what_the_call_says(which: str, zoo: ModuleType) -> None:
     package = zoo if which == "zoo_ops" else pytest.importorskip(which)
-    runs: list[int] = []
     for name, row in sorted(table_of(package).items()):
         dice = random.Random(name)
-        ran = 0
-        for i in range(300):
-            args, named = Draw(dice, row, (0, 0.02, 0.1)[i % 3]).call()
+        ran, tried = 0, 0
+        while tried < 300 or (ran <= 40 and tried < MOST and name not in UNMET):
+            args, named = Draw(dice, row, (0, 0.02, 0.1)[tried % 3]).call()
             if name == "fail":
                 named.pop("kind", None)  # its launch fails, and infer has none
             given = [a for a in args if a is not None]
             if all(isinstance(a, list) and not a for a in given):  # nothing says a scalar's dtype
                 named = {k: 1 if isinstance(v, np.ndarray) else v for k, v in named.items()}
             ran += agree(getattr(package, name), row, args, named)
-        assert ran < 290, (name, ran)
-        runs.append(ran)
-    assert sum(runs) > 60 * len(runs)
-    assert runs.count(0) <= 2  # shapes that a draw does not meet
+            tried += 1
+        assert ran > 40 or name in UNMET, (name, ran)
+        assert tried - ran > 10, (name, ran)
 
 
 @pytest.mark.promise("DOORS-infer")
