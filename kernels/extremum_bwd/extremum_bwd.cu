@@ -113,7 +113,8 @@ joint_of(const aicf_view &x, uint32_t axes)
             d.x.sizes[last] = d.outs.sizes[last] = d.x.sizes[last] * size;
             continue;
         }
-        d.x.sizes[++last] = d.outs.sizes[last] = size;
+        last++;
+        d.x.sizes[last] = d.outs.sizes[last] = size;
         d.x.strides[last] = x.strides[dim];
         d.outs.strides[last] = step;
         d.x.rank = d.outs.rank = last + 1;
