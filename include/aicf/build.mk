@@ -77,7 +77,8 @@ AICF_COMPILE = $(CC) -std=c11 $(AICF_WARNINGS) -fPIC -fvisibility=hidden -ffunct
 # the object, nvcc gives the same bytes at every run.
 AICF_COMPILE_CUDA = $(NVCC) -std=c++17 -cudart none --objdir-as-tempdir $(CCBIN:%=-ccbin=%) \
     $(if $(WERROR),-Werror=all-warnings) $(AICF_OPTIMIZE_CUDA) \
-    -Xcompiler=-fPIC,-fvisibility=hidden,-ffunction-sections,-fno-exceptions,-fno-threadsafe-statics
+    -Xcompiler=-Wall,-fPIC,-fvisibility=hidden,-ffunction-sections,-fno-exceptions \
+    -Xcompiler=-fno-threadsafe-statics
 # Code shares pages with constants: in modules so small, pages of its own would be a tenth of them.
 AICF_LINK = $(CC) -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noseparate-code -Wl,--gc-sections -Wl,-O1 \
     -Wl,--as-needed
