@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import gc
+import importlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "gpu: needs a CUDA device",
         "guests(*names): needs these frameworks installed",
-        "large: takes tens of GiB of a GPU; with --dist loadgroup such run one after the other",
+        "large: takes tens of GiB; with --dist loadgroup no more than two such run at once",
         "promise(*ids): what this test proves; tests/promises.toml lists the ids",
     ):
         config.addinivalue_line("markers", line)
@@ -87,14 +93,59 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     grouped = config.pluginmanager.hasplugin("xdist")
+    larges = itertools.count()
     for item in items:
         if grouped and item.get_closest_marker("large"):
-            item.add_marker(pytest.mark.xdist_group("large"))
+            item.add_marker(pytest.mark.xdist_group(f"large {next(larges) % LARGE_AT_ONCE}"))
         if item.get_closest_marker("gpu") and not gpu_count():
             item.add_marker(pytest.mark.skip(reason="no GPU"))
         for name in guests_of(item):
             if guest_version(name) is None:
                 item.add_marker(pytest.mark.skip(reason=f"guest {name} is not installed"))
+
+
+# ---- memory of the GPU, which tests beside each other share --------------------------------------
+
+GIB = 2**30
+KEPT = 2 * GIB  # that torch may keep for later between the tests of a process
+LARGE = 40 * GIB  # that is free before a large test begins: the largest takes 30
+LARGE_AT_ONCE = 2  # together, and beside what others keep, they fit into 141 GB
+PATIENCE = 60.0  # seconds
+
+
+def cuda_of_torch() -> Any:
+    """torch.cuda if it is in use, else None: nobody is made to import it."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a process keeps others cannot have. A device that was lost keeps nothing."""
+    cuda = cuda_of_torch()
+    if cuda is not None and cuda.memory_reserved() > KEPT:
+        gc.collect()
+        with contextlib.suppress(RuntimeError):
+            cuda.empty_cache()
+
+
+@pytest.fixture(autouse=True)
+def room(request: pytest.FixtureRequest) -> None:
+    """A large test waits until other processes have given back what it needs."""
+    item = request.node
+    if not (item.get_closest_marker("large") and item.get_closest_marker("gpu") and gpu_count()):
+        return
+    cuda = importlib.import_module("torch").cuda
+    cuda.empty_cache()
+    if cuda.mem_get_info()[1] < LARGE:
+        pytest.skip(f"gpu: of {cuda.mem_get_info()[1] / GIB:.0f} GiB, {LARGE / GIB:.0f} are needed")
+    end = time.monotonic() + PATIENCE
+    while (free := cuda.mem_get_info()[0]) < LARGE:
+        assert time.monotonic() < end, (
+            f"{free / GIB:.1f} GiB of the GPU are free after {PATIENCE:.0f} s, and a large test "
+            f"needs {LARGE / GIB:.0f}: run fewer processes, or it with --dist loadgroup"
+        )
+        time.sleep(0.5)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

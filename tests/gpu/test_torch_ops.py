@@ -13,7 +13,7 @@ torch: Any = pytest.importorskip("torch")
 
 from rows import Maker, Sample, rows  # noqa: E402
 from rows.calls import call_reference, calls_of, mapped, tensors_of  # noqa: E402
-from rows.table import DTYPES, facts  # noqa: E402
+from rows.table import DTYPES, WORDS, facts  # noqa: E402
 from torch_ops.samples import MAIN, forms_of, has_gradient, plain_of, samples_of  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.guests("torch"), pytest.mark.promise("TORCH-gpu")]
@@ -85,6 +85,12 @@ def needing(one: Sample, need: list[int], exactly: bool) -> tuple[Sample, list[A
     return given, [leaves[i] for i in need]
 
 
+def in_our_words(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """As the rows' references take them."""
+    kind = kwargs.get("dtype")
+    return {**kwargs, "dtype": WORDS[kind]} if isinstance(kind, torch.dtype) else kwargs
+
+
 def apart(x: Any, seed: int) -> Any:
     """A gradient for x that is not contiguous, in multiples of 1/8."""
     maker = Maker(x.dtype, str(x.device), seed=seed)
@@ -119,7 +125,7 @@ def test_gradients_beside_torch(ops: Any, name: str) -> None:
                 found = getattr(ops, name)(*given.args, **given.kwargs)
                 ours = backward(found, leaves, found)
                 given, leaves = needing(one, need, exactly=True)
-                outs = tuple(call_reference(row, given.args, given.kwargs))
+                outs = tuple(call_reference(row, given.args, in_our_words(given.kwargs)))
                 theirs = backward(outs, leaves, found)
                 for x, y in zip(ours, theirs, strict=True):
                     want = torch.zeros(x.shape) if y is None else y.to(dtype)
