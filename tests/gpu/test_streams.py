@@ -143,8 +143,8 @@ def test_every_op_on_a_side_stream(side: Any, op: str) -> None:
     """Inputs arrive late; workspaces are those of the stream, and what takes their memory next
     comes after."""
     for case in cases(op):
-        for i in range(3):
-            ready = case.prepare(i)
+        for i in range(9):
+            ready = case.prepare(i % 3)
             torch.cuda.synchronize()
             with torch.cuda.stream(side):
                 torch.cuda._sleep(SPIN)
