@@ -27,6 +27,10 @@ import pytest
 # needs one.
 GUESTS = ("torch", "jax", "ml_dtypes", "cupy", "numba", "tvm_ffi", "nvcc")
 
+# How many processes of pytest-xdist have tests of a marker. Two large ones, and what others keep,
+# fit into 141 GB.
+AT_ONCE = {"large": 2, "compiler": 5}
+
 RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
 
 
@@ -76,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpu: needs a CUDA device",
         "guests(*names): needs these frameworks installed",
         "large: takes tens of GiB; with --dist loadgroup no more than two such run at once",
+        "compiler: imports torch's compiler, which takes 10 s; with --dist loadgroup few do",
         "promise(*ids): what this test proves; tests/promises.toml lists the ids",
     ):
         config.addinivalue_line("markers", line)
@@ -93,10 +98,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     grouped = config.pluginmanager.hasplugin("xdist")
-    larges = itertools.count()
+    counts = {name: itertools.count() for name in AT_ONCE}
     for item in items:
-        if grouped and item.get_closest_marker("large"):
-            item.add_marker(pytest.mark.xdist_group(f"large {next(larges) % LARGE_AT_ONCE}"))
+        for name in AT_ONCE if grouped else ():
+            if item.get_closest_marker(name):
+                group = f"{name} {next(counts[name]) % AT_ONCE[name]}"
+                item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("gpu") and not gpu_count():
             item.add_marker(pytest.mark.skip(reason="no GPU"))
         for name in guests_of(item):
@@ -109,7 +116,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 GIB = 2**30
 KEPT = 2 * GIB  # that torch may keep for later between the tests of a process
 LARGE = 40 * GIB  # that is free before a large test begins: the largest takes 30
-LARGE_AT_ONCE = 2  # together, and beside what others keep, they fit into 141 GB
 PATIENCE = 60.0  # seconds
 
 

@@ -37,6 +37,7 @@ def ops() -> Any:
     return torch.ops.aicf
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", MAIN)
 def test_opcheck(ops: Any, name: str) -> None:
     """One sample in each dtype: the others were checked on the CPU."""
@@ -45,6 +46,7 @@ def test_opcheck(ops: Any, name: str) -> None:
             torch.library.opcheck(plain_of(getattr(ops, name), one), one.args, one.kwargs)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", MAIN)
 def test_opcheck_of_other_forms(ops: Any, name: str) -> None:
     op, dtype = getattr(ops, name), dtypes_of(name)[0]
@@ -132,6 +134,7 @@ def test_gradients_beside_torch(ops: Any, name: str) -> None:
                     torch.testing.assert_close(x.cpu(), want.to(x.dtype), **NEAR[dtype])
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(ops: Any, dynamic: bool) -> None:
     """All rows with a gradient in one graph, by inductor."""
@@ -150,6 +153,7 @@ def test_compiled(ops: Any, dynamic: bool) -> None:
             torch.testing.assert_close(x, y, **NEAR[torch.float32])
 
 
+@pytest.mark.compiler
 def test_an_out_within_a_graph(ops: Any) -> None:
     def function(a: Any, out: Any) -> Any:
         ops.add.out(a, a, out=out)
