@@ -155,16 +155,17 @@ def fitting(call: Call, device: str) -> set[str]:
 def planned(op: str, device: str = "cuda", word: str | None = None) -> tuple[Plan, ...]:
     """For each built kernel and Maker's dtype the samples that fit it, as many as EACH says, and
     all large ones."""
-    row, about = rows()[op], facts(op)
-    kernels, found = about.kernels_of(device), []
-    for kind in row.dtypes if word is None else {word} & set(row.dtypes):
-        for large, make in ((False, row.samples), (True, row.large)):
-            count = dict.fromkeys(kernels, 0)
-            for at, one in enumerate(make(Maker(DTYPES[kind]))):
-                for kernel, suffix, layout in fits(row, one, kernels, device):
-                    count[kernel] += 1
-                    if large or count[kernel] <= EACH:
-                        found.append(Plan(kernel, suffix, kind, large, at, layout))
+    row, found = rows()[op], []
+    if word is None:
+        return tuple(plan for kind in row.dtypes for plan in planned(op, device, kind))
+    kernels = facts(op).kernels_of(device)
+    for large, make in ((False, row.samples), (True, row.large)):
+        count = dict.fromkeys(kernels, 0)
+        for at, one in enumerate(make(Maker(DTYPES[word])) if word in row.dtypes else ()):
+            for kernel, suffix, layout in fits(row, one, kernels, device):
+                count[kernel] += 1
+                if large or count[kernel] <= EACH:
+                    found.append(Plan(kernel, suffix, word, large, at, layout))
     return tuple(found)
 
 

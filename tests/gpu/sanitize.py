@@ -1,11 +1,11 @@
-"""Every CUDA kernel under compute-sanitizer: `python sanitize.py [--json FILE]`.
+"""Every CUDA kernel under compute-sanitizer, or those of the ops that are named:
+`python sanitize.py [--json FILE] [--limit SECONDS] [OP ...]`.
 
-First that the tools see: two planted faults must be reported. Then touch.py runs every kernel of
-the built modules, under memcheck all of them, under racecheck and synccheck those that share
-memory between threads. torch's allocator would hide accesses past an end: it is told to keep
-nothing.
-
-`python sanitize.py LIBRARY.so [TOOL ...]` runs all of check.py --quick, which takes minutes.
+First that the tools see: planted faults must be reported. Then touch.py runs every kernel of the
+built modules in processes beside each other: under memcheck and initcheck all of them, under
+racecheck and synccheck those that share memory between threads. torch's allocator would hide
+accesses past an end: it is told to keep nothing. What is not done within the limit, which is for
+all of it, is not clean.
 
 Exits 1 where a tool reports anything of ours, misses a planted fault or a kernel was not run, 2
 where the tools do not work on this machine."""
@@ -13,15 +13,17 @@ where the tools do not work on this machine."""
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,19 +35,24 @@ sys.path[:0] = [str(BUILT), str(ROOT / "tools")]
 
 from gpu.cases import OPS, planned, unreached  # noqa: E402
 from gpu.touch import named  # noqa: E402
+from rows import rows  # noqa: E402
 from rows.table import facts  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 
-GROUPS = {
-    "memcheck": ("vec", "strided", "special", "copy", "bias", "sums", "gemm"),
-    "racecheck": ("copy", "bias", "sums", "gemm"),
-    "synccheck": ("copy", "sums", "gemm"),
+# How many processes share a tool's work; what takes longest starts first.
+PROCESSES = {"racecheck": 14, "initcheck": 12, "memcheck": 12, "synccheck": 6}
+SHARED_ONLY = ("racecheck", "synccheck")
+PLANTED = {
+    "memcheck": ("write", "Invalid __global__ write"),
+    "racecheck": ("race", "hazard"),
+    "initcheck": ("read", "Uninitialized __global__ memory read"),
 }
-
-PROCESSES = {"memcheck": 12, "racecheck": 12, "synccheck": 4}  # as long as each other, about
-PLANTED = {"memcheck": ("write", "Invalid __global__ write"), "racecheck": ("race", "hazard")}
-AT_ONCE = 12
+AT_ONCE = max(2, min(14, (os.cpu_count() or 2) - 1))
+# initcheck must see who wrote: torch's kernels are looked at too, and only ours are judged.
+OURS = ["--kernel-name", "kernel_substring=aicf"]
+REPORTS = 1000  # that a tool prints: none of ours may be cut off
+SUMMARY = re.compile(r"SUMMARY: 0 (errors|hazards)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,58 +65,97 @@ class Outcome:
     seconds: float
     text: str = field(repr=False)
 
+    @property
+    def ran(self) -> set[str]:
+        found = re.findall(r'^\{"ran": .*\}$', self.text, re.MULTILINE)
+        return {kernel for line in found for kernel in json.loads(line)["ran"]}
 
-def sanitize(tool: str, what: str, command: Iterable[str | Path], limit: float) -> Outcome:
-    options = ["--tool", tool, "--error-exitcode", "9", "--print-limit", "5"]
-    options += ["--kernel-name", "kernel_substring=aicf"]
-    paths = os.pathsep.join([str(BUILT), str(HERE.parent)])
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONPATH": paths}
+    @property
+    def blamed(self) -> set[str]:
+        """The ops that reports name: kernels are in namespaces of their op's name."""
+        return set(re.findall(r"aicf::(\w+)::", self.text)) & {*OPS, "planted"}
+
+    @property
+    def clean(self) -> set[str]:
+        """What ran without a report of its own, where reports say whose they are."""
+        if self.verdict == "clean":
+            return self.ran
+        if self.verdict != "reported" or not self.blamed:
+            return set()
+        return {kernel for kernel in self.ran if kernel.split("/")[0] not in self.blamed}
+
+
+def verdict_of(tool: str, status: int, text: str) -> str:
+    if "not supported" in text.lower():
+        return "unsupported"
+    if status == 9:
+        return "clean" if tool == "initcheck" and "aicf::" not in text else "reported"
+    if status != 0 or not SUMMARY.search(text):
+        return "failed"  # or it ended well without having looked
+    return "clean"
+
+
+def sanitize(tool: str, what: str, command: Iterable[str | Path], end: float) -> Outcome:
+    options = ["--tool", tool, "--error-exitcode", "9", "--print-limit", str(REPORTS)]
+    options += [] if tool == "initcheck" else OURS
+    environment = {
+        **os.environ,
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        "PYTHONPATH": os.pathsep.join([str(BUILT), str(HERE.parent)]),
+        "OMP_NUM_THREADS": "1",
+    }
     begin = time.monotonic()
+    if begin >= end:
+        return Outcome(tool, what, "not done", 0.0, "it did not begin within the limit")
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["compute-sanitizer", *options, *command],
             env=environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=limit,
-            check=False,
+            start_new_session=True,  # what it starts ends with it
         )
     except FileNotFoundError:
         return Outcome(tool, what, "unsupported", 0.0, "compute-sanitizer is not installed")
-    except subprocess.TimeoutExpired as late:
-        out = late.stdout.decode() if isinstance(late.stdout, bytes) else str(late.stdout or "")
-        return Outcome(tool, what, "not done", limit, out)
-    text = done.stdout + done.stderr
-    verdict = {0: "clean", 9: "reported"}.get(done.returncode, "failed")
-    if "not supported" in text.lower():
-        verdict = "unsupported"
-    elif verdict == "clean" and not re.search(r"SUMMARY: 0 (errors|hazards)", text):
-        verdict = "failed"  # it ended well without having looked
+    try:
+        text = process.communicate(timeout=end - begin)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return Outcome(tool, what, "not done", end - begin, process.communicate()[0])
+    verdict = verdict_of(tool, process.returncode, text)
     return Outcome(tool, what, verdict, time.monotonic() - begin, text)
 
 
-# ---- the built modules ---------------------------------------------------------------------------
+# ---- what is to run ------------------------------------------------------------------------------
 
 
-def compile_planted(folder: Path) -> Path:
-    out = folder / "planted"
+def plant(tool: str, folder: Path, end: float) -> Outcome:
+    """A fault of the tool's kind, in a program of its own."""
+    word, program = PLANTED[tool][0], folder / f"planted-{tool}"
     command = ["nvcc", "-gencode", "arch=compute_80,code=compute_80"]
-    command += ["-gencode", "arch=compute_90,code=sm_90", str(HERE / "planted.cu"), "-o", str(out)]
-    subprocess.run(command, check=True)
-    return out
+    command += ["-gencode", "arch=compute_90,code=sm_90", str(HERE / "planted.cu")]
+    subprocess.run([*command, "-o", str(program)], check=True)
+    return sanitize(tool, f"planted {word}", [program, word], end)
 
 
-def kernels_to_run() -> set[str]:
-    """Every CUDA kernel of the built modules, in every dtype that samples reach."""
-    reached = {named(op, plan) for op in OPS for plan in planned(op)}
-    return reached | {f"{op}/{kernel}" for op in OPS for kernel in unreached(op)}
+def asked(ops: Sequence[str], tool: str) -> list[str]:
+    return [op for op in ops if tool not in SHARED_ONLY or shares(op)]
 
 
+def kernels_to_run(ops: Sequence[str], tool: str = "memcheck") -> set[str]:
+    """CUDA kernels of the built modules, in every dtype that samples reach."""
+    looked_at = asked(ops, tool)
+    reached = {named(op, plan) for op in looked_at for plan in planned(op)}
+    return reached | {f"{op}/{kernel}" for op in looked_at for kernel in unreached(op)}
+
+
+@functools.cache
 def shares(op: str) -> bool:
     """Whether threads of a kernel of the op may share memory, as its sources have it."""
     sources = importlib.import_module("gpu_report").sources
     files = {ROOT / k["src"] for k in facts(op).kernels if k["backend"] == "cuda"}
-    words = ("__shared__", "__syncthreads", "cluster")
+    words = ("__shared__", "__syncthreads")
     return any(
         word in path.read_text(encoding="utf-8")
         for file in files
@@ -118,41 +164,50 @@ def shares(op: str) -> bool:
     )
 
 
-def groups(tool: str) -> list[list[str]]:
-    """The ops that a tool looks at, in lists for a process each."""
-    asked = [op for op in OPS if planned(op) and (tool == "memcheck" or shares(op))]
+def groups(ops: Sequence[str], tool: str) -> list[list[str]]:
+    """What a tool looks at, each op in each of its Maker's dtypes, in lists for a process each."""
+    size = {}
+    for op in asked(ops, tool):
+        for word in rows()[op].dtypes:
+            plans = planned(op, word=word)
+            if plans:
+                size[f"{op}:{word}"] = 2 + sum(4 if plan.large else 1 for plan in plans)
     made: list[list[str]] = [[] for _ in range(PROCESSES[tool])]
-    size = {op: 20 + len(planned(op)) for op in asked}
-    for op in sorted(asked, key=lambda op: -size[op]):
-        min(made, key=lambda group: sum(size[o] for o in group)).append(op)
+    for unit in sorted(size, key=lambda unit: -size[unit]):
+        min(made, key=lambda group: sum(size[u] for u in group)).append(unit)
     return [group for group in made if group]
 
 
-def ran(outcome: Outcome) -> set[str]:
-    found = re.search(r'^\{"ran": .*\}$', outcome.text, re.MULTILINE)
-    return set(json.loads(found[0])["ran"]) if found else set()
-
-
-def every_kernel(limit: float) -> tuple[list[Outcome], list[Outcome]]:
+def every_kernel(ops: Sequence[str], end: float) -> tuple[list[Outcome], list[Outcome]]:
     """The planted faults, and the runs of ours, at once."""
     touch = [sys.executable, str(HERE / "touch.py")]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
-        program = compile_planted(Path(folder))
-        # What takes longest starts first.
         ours = [
-            pool.submit(sanitize, tool, " ".join(ops), [*touch, *ops], limit)
-            for tool in ("racecheck", "memcheck", "synccheck")
-            for ops in groups(tool)
+            pool.submit(
+                sanitize,
+                tool,
+                " ".join(units),
+                [*touch, *(["--written"] if tool == "initcheck" else []), *units],
+                end,
+            )
+            for tool in PROCESSES
+            for units in groups(ops, tool)
         ]
-        planted = [
-            pool.submit(sanitize, tool, f"planted {word}", [program, word], limit)
-            for tool, (word, _) in PLANTED.items()
-        ]
+        planted = [pool.submit(plant, tool, Path(folder), end) for tool in PLANTED]
         return [job.result() for job in planted], [job.result() for job in ours]
 
 
-def judge(planted: list[Outcome], ours: list[Outcome]) -> tuple[int, dict[str, list[str]]]:
-    """The exit status, and by kernel the tools under which it ran clean."""
+# ---- what became of it ---------------------------------------------------------------------------
+
+
+def reports(text: str) -> str:
+    """The first of what a tool said, or else the end of all."""
+    said = [line for line in text.splitlines() if line.startswith("=========")]
+    found = [line for line in said if not line.startswith("========= COMPUTE-SANITIZER")]
+    return "\n".join(line[:160] for line in found[:24]) or text[-1500:]
+
+
+def judge_planted(planted: list[Outcome]) -> int:
     status = 0
     for outcome in planted:
         seen = PLANTED[outcome.tool][1]
@@ -161,16 +216,34 @@ def judge(planted: list[Outcome], ours: list[Outcome]) -> tuple[int, dict[str, l
         if not good:
             print(outcome.text[-1500:])
             status = max(status, 2 if outcome.verdict == "unsupported" else 1)
-    clean: dict[str, list[str]] = {}
+    return status
+
+
+def judge(ours: list[Outcome]) -> int:
+    status = 0
     for outcome in ours:
-        print(f"{outcome.tool} {outcome.what}: {outcome.verdict}, {outcome.seconds:.0f} s")
-        if outcome.verdict == "clean":
-            for kernel in ran(outcome):
-                clean.setdefault(kernel, []).append(outcome.tool)
-        else:
-            print(outcome.text[-2500:])
+        if outcome.verdict != "clean":
+            print(f"\n{outcome.tool} {outcome.what}: {outcome.verdict}, {outcome.seconds:.0f} s")
+            print(reports(outcome.text))
             status = max(status, 2 if outcome.verdict == "unsupported" else 1)
-    return status, {kernel: sorted(tools) for kernel, tools in sorted(clean.items())}
+    return status
+
+
+def table(ours: list[Outcome], wanted: dict[str, set[str]]) -> dict[str, list[str]]:
+    """Printed; by tool what was not run clean."""
+    print(f"\n{'tool':<12}{'processes':>9}{'longest':>9}{'clean':>8}{'of':>6}  kernels and dtypes")
+    missing = {}
+    for tool, names in wanted.items():
+        mine = [outcome for outcome in ours if outcome.tool == tool]
+        clean = names & {kernel for outcome in mine for kernel in outcome.clean}
+        longest = max(outcome.seconds for outcome in mine) if mine else 0.0
+        missing[tool] = sorted(names - clean)
+        left = ", ".join(missing[tool][:6]) + (" ..." if len(missing[tool]) > 6 else "")
+        print(
+            f"{tool:<12}{len(mine):>9}{longest:>7.0f} s{len(clean):>8}{len(names):>6}"
+            f"{'  not clean: ' + left if left else ''}"
+        )
+    return missing
 
 
 def described() -> dict[str, object]:
@@ -181,62 +254,39 @@ def described() -> dict[str, object]:
     return found
 
 
-def modules(json_file: Path | None, limit: float) -> int:
-    begin = time.monotonic()
-    planted, ours = every_kernel(limit)
-    status, clean = judge(planted, ours)
-    wanted = kernels_to_run()
-    print("\nkernel                    dtypes                     clean under")
-    by_kernel: dict[tuple[str, str], list[str]] = {}
-    for name, tools in clean.items():
-        kernel, _, dtype = name.partition(" ")
-        by_kernel.setdefault((kernel, " ".join(tools)), []).append(dtype)
-    for (kernel, under), dtypes in sorted(by_kernel.items()):
-        print(f"{kernel:<26}{' '.join(dtypes):<27}{under}")
-    missing = sorted(name for name in wanted if "memcheck" not in clean.get(name, ()))
-    for name in missing:
-        print(f"not run clean under memcheck: {name}")
-    print(f"{len(wanted) - len(missing)} of {len(wanted)}, {time.monotonic() - begin:.0f} s")
-    if json_file is not None:
-        report = described() | {
-            "planted": [asdict(o) | {"text": ""} for o in planted],
-            "runs": [
-                asdict(o) | {"text": "" if o.verdict == "clean" else o.text[-4000:]} for o in ours
-            ],
-            "clean": clean,
-            "missing": missing,
-        }
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return status or bool(missing)
-
-
-# ---- the launchers alone -------------------------------------------------------------------------
-
-
-def launchers(library: str, tools: list[str], limit: float) -> int:
-    status = 0
-    for tool in tools:
-        for group in GROUPS[tool]:
-            command = [sys.executable, str(HERE / "check.py"), library, "--quick", group]
-            outcome = sanitize(tool, group, command, limit)
-            print(f"{tool} {group}: {outcome.verdict}, {outcome.seconds:.0f} s")
-            print(outcome.text[-1500:] if outcome.verdict != "clean" else "", end="", flush=True)
-            late = outcome.verdict in ("unsupported", "not done")
-            status = max(status, 0 if outcome.verdict == "clean" else 2 if late else 1)
-    return status
+def by_kernel(ours: list[Outcome]) -> dict[str, list[str]]:
+    """The tools under which each ran clean."""
+    found: dict[str, set[str]] = {}
+    for outcome in ours:
+        for kernel in outcome.clean:
+            found.setdefault(kernel, set()).add(outcome.tool)
+    return {kernel: sorted(tools) for kernel, tools in sorted(found.items())}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("library", nargs="?")
-    parser.add_argument("tools", nargs="*", choices=[*GROUPS, []])
+    parser.add_argument("ops", nargs="*", metavar="OP", default=OPS)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--limit", type=float, default=float(os.environ.get("SANITIZE_LIMIT", 0)))
+    limit = float(os.environ.get("SANITIZE_LIMIT", 240))
+    parser.add_argument("--limit", type=float, default=limit, help="seconds for all of it")
     known = parser.parse_args()
-    if known.library:
-        return launchers(known.library, known.tools or list(GROUPS), known.limit or 300.0)
-    return modules(known.json, known.limit or 110.0)
+    begin = time.monotonic()
+    planted, ours = every_kernel(known.ops, begin + known.limit)
+    status = max(judge_planted(planted), judge(ours))
+    missing = table(ours, {tool: kernels_to_run(known.ops, tool) for tool in PROCESSES})
+    print(f"{time.monotonic() - begin:.0f} s")
+    if known.json is not None:
+        report = described() | {
+            "planted": [asdict(o) | {"text": ""} for o in planted],
+            "runs": [
+                asdict(o) | {"text": "" if o.verdict == "clean" else reports(o.text)} for o in ours
+            ],
+            "clean": by_kernel(ours),
+            "missing": missing,
+        }
+        known.json.parent.mkdir(parents=True, exist_ok=True)
+        known.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return status or int(any(missing.values()))
 
 
 if __name__ == "__main__":

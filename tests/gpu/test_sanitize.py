@@ -15,28 +15,42 @@ from gpu.sanitize import kernels_to_run
 
 pytestmark = [pytest.mark.guests("torch", "nvcc"), pytest.mark.promise("C5")]
 
+OPS = ("sum", "add", "relu")
+
 # A compute-sanitizer that says what it is told to; kernels are those of the modules.
 STAND_IN = """#!{python}
-import json, os, sys
+import json, os, subprocess, sys
 words, how = sys.argv[1:], os.environ["STAND_IN"]
 tool = words[words.index("--tool") + 1]
-if words[-2].endswith("planted"):
+if "planted-" in words[-2]:
     if how == "blind":
         print("========= ERROR SUMMARY: 0 errors")
         sys.exit(0)
-    said = {{"write": "Invalid __global__ write of size 4", "race": "1 hazard"}}
+    said = {{
+        "write": "Invalid __global__ write of size 4",
+        "race": "1 hazard",
+        "read": "Uninitialized __global__ memory read of size 4 at aicf::planted::add",
+    }}
     print("=========", said[words[-1]])
     sys.exit(9)
 asked = words[next(i for i, w in enumerate(words) if w.endswith("touch.py")) + 1:]
+assert (asked[0] == "--written") == (tool == "initcheck")
+asked = [w.partition(":")[0] for w in asked]
 ran = []
 for kernel in json.loads(os.environ["KERNELS"]):
     if kernel.partition("/")[0] in asked:
         ran.append(kernel)
+if how == "late" and tool == "synccheck" and "sum" in asked:
+    subprocess.run(["sleep", "60"])
 if how == "forgets":
     ran = [kernel for kernel in ran if kernel != "sum/two_stage f32"]
 print(json.dumps({{"ran": ran}}))
 if how == "reports" and tool == "racecheck" and "sum" in asked:
+    print("=========     at void aicf::sum::two_stage<float>(float *)+0x10")
     print("========= RACECHECK SUMMARY: 2 hazards displayed")
+    sys.exit(9)
+if how == "theirs" and tool == "initcheck":
+    print("=========     at void at::native::copy<float>(float *)+0x10")
     sys.exit(9)
 if how != "silent":
     print("========= SUMMARY: 0 errors" if tool != "racecheck" else "SUMMARY: 0 hazards displayed")
@@ -46,10 +60,12 @@ if how != "silent":
 @pytest.mark.parametrize(
     "how, status, text",
     [
-        ("sees", 0, "sum/two_stage             bf16 f16 f32"),
+        ("sees", 0, "planted read: reported"),
+        ("theirs", 0, "planted race: reported"),
         ("blind", 1, "memcheck planted write: MISSED"),
-        ("forgets", 1, "not run clean under memcheck: sum/two_stage f32"),
-        ("reports", 1, ": reported, "),
+        ("forgets", 1, "not clean: sum/two_stage f32\n"),
+        ("reports", 1, "not clean: sum/two_stage bf16, sum/two_stage f16, sum/two_stage f32"),
+        ("late", 1, ": not done, "),
         ("silent", 1, ": failed, "),
     ],
 )
@@ -61,13 +77,14 @@ def test_verdicts(tmp_path: Path, how: str, status: int, text: str) -> None:
     nvcc.write_text("#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done; : >$1\n")
     nvcc.chmod(0o755)
     report = tmp_path / "report.json"
+    limit = ["--limit", "10"] if how == "late" else []
     done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "gpu" / "sanitize.py", "--json", report],
+        [sys.executable, ROOT / "tests" / "gpu" / "sanitize.py", "--json", report, *limit, *OPS],
         env={
             **os.environ,
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "STAND_IN": how,
-            "KERNELS": json.dumps(sorted(kernels_to_run())),
+            "KERNELS": json.dumps(sorted(kernels_to_run(OPS))),
         },
         capture_output=True,
         text=True,

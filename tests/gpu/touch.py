@@ -1,8 +1,10 @@
-"""Launches every CUDA kernel of the named ops on small tensors: `python touch.py OP ...`.
+"""Launches every CUDA kernel of the named ops on small tensors: `python touch.py [--written]
+OP[:DTYPE] ...`, of all the Maker's dtypes or of one.
 
 For the sanitizers: all samples of tests/rows that fit a kernel, the larger ones among them, in
 every dtype it was built for, aligned and from an odd address where it takes them so. Nothing is
-looked at afterwards. Prints what ran as one line of JSON."""
+looked at afterwards. With --written memory that torch gives is zero, also between the elements of
+a tensor, where packs may be read that nobody uses. Prints what ran as a line of JSON an op."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -43,22 +46,35 @@ def named(op: str, plan: Plan) -> str:
     return f"{op}/{plan.kernel} {plan.suffix}"
 
 
-def run(op: str, device: str = "cuda") -> set[str]:
+def run(op: str, device: str = "cuda", word: str | None = None) -> set[str]:
     """What ran, as "add/vec f32"."""
     ran: set[str] = set()
-    for plan in planned(op, device):
+    for plan in planned(op, device, word):
         for case in touch(op, plan, device):
             case.run()
             ran.add(named(op, plan))
     return ran
 
 
+def write_what_is_empty() -> None:
+    empty = torch.empty
+
+    def zero(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return empty(*args, **kwargs).zero_()
+
+    torch.empty = zero
+
+
 def main() -> None:
-    ran: set[str] = set()
-    for op in sys.argv[1:]:
-        ran |= run(op)
-    torch.cuda.synchronize()
-    print(json.dumps({"ran": sorted(ran)}), flush=True)
+    words = sys.argv[1:]
+    if words[:1] == ["--written"]:
+        write_what_is_empty()
+        words = words[1:]
+    for unit in words:
+        op, _, word = unit.partition(":")
+        ran = run(op, word=word or None)
+        torch.cuda.synchronize()
+        print(json.dumps({"ran": sorted(ran)}), flush=True)
 
 
 if __name__ == "__main__":
