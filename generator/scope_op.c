@@ -327,6 +327,7 @@ required_outs(const op *o)
     return count;
 }
 
+FLAG_FIELD(op_has_scalars, c->op->scalars > 0)
 FLAG_FIELD(op_one_out, c->op->outs == 1)
 /* The one required out comes alone where no optional one is asked for. */
 FLAG_FIELD(op_alone, c->op->outs > 1 && required_outs(c->op) == 1)
@@ -410,6 +411,7 @@ static const field op_fields[] = {
     FLAG("has_lists", op_has_lists),
     FLAG("has_sequences", op_has_sequences),
     FLAG("has_functions", op_has_functions),
+    FLAG("has_scalars", op_has_scalars),
     FLAG("launch_call", op_launch_call),
     FLAG("launch_views", op_launch_views),
     FLAG("several_outs", op_several_outs),

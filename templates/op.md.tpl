@@ -43,6 +43,28 @@ The first form picks the dtype and makes what outs are not given@{if op.alone}; 
 @{end}
 @{end}
 
+## Inside torch and jax
+
+```python
+import @{table.package|name}.torch
+torch.ops.@{table.namespace|name}.@{op.name|name}(@{for p in op.inputs sep ", "}@{p.name|name}@{if p.optional}=None@{end}@{end}@{if op.attrs}, *@{else}@{if op.free_types}, *@{end}@{end}@{for a in op.attrs}, @{a.name|name}@{if a.default}=@{a.default|python}@{end}@{end}@{if op.free_types}, dtype=None@{end})
+@{if op.outs}
+torch.ops.@{table.namespace|name}.@{op.name|name}.out(@{for p in op.inputs sep ", "}@{p.name|name}@{if p.optional}=None@{end}@{end}, *@{for a in op.attrs}, @{a.name|name}@{if a.default}=@{a.default|python}@{end}@{end}@{for p in op.outs}, @{p.name|name}@{if p.optional}=None@{end}@{end})
+@{end}
+@{if op.optional_outs}
+@{if op.required_outs}
+torch.ops.@{table.namespace|name}.@{op.name|name}.aux(@{for p in op.inputs sep ", "}@{p.name|name}@{if p.optional}=None@{end}@{end}@{if op.attrs}, *@{else}@{if op.free_types}, *@{end}@{end}@{for a in op.attrs}, @{a.name|name}@{if a.default}=@{a.default|python}@{end}@{end}@{if op.free_types}, dtype=None@{end})
+@{else}
+torch.ops.@{table.namespace|name}.@{op.name|name}.want(@{for p in op.inputs sep ", "}@{p.name|name}@{if p.optional}=None@{end}@{end}, *@{for a in op.attrs}, @{a.name|name}@{if a.default}=@{a.default|python}@{end}@{end}@{if op.free_types}, dtype=None@{end}, want)
+@{end}
+@{end}
+
+import @{table.package|name}.jax
+@{table.package|name}.jax.@{op.name|name}(@{for p in op.inputs sep ", "}@{p.name|name}@{if p.optional}=None@{end}@{end}, *@{for p in op.optional_outs}, @{p.name|name}=None@{end}@{for a in op.attrs}, @{a.name|name}@{if a.default}=@{a.default|python}@{end}@{end}@{if op.free_types}, dtype=None@{end}, kernel=None)
+```
+
+In torch @{if op.optional_outs}@{if op.required_outs}the first form gives the required outs, `.aux` all of them@{else}the first form gives all outs, `.want` those for which `want` is true@{end}@{else}@{if op.outs}the first form gives the out@{if op.several_outs}s@{end}@{else}nothing is given back@{end}@{end}@{if op.outs}, `.out` writes those that it gets@{end}@{if op.has_scalars}; `.dev` and its kin take scalars as tensors of one element@{end}. In jax nothing is written: @{if op.outs}@{if op.optional_outs}an optional out is asked for by `name=True`@{else}the outs are given back@{end}@{else}what would be is given back@{end}.
+
 ## Errors
 
 A missing or unknown argument, something that is no tensor, an attribute of the wrong Python type: `TypeError`. A dtype, shape, layout, device or value outside what this page says, an out that overlaps an input: `Unsupported`, which is a `TypeError` and a `ValueError`; the forms with a dtype in their name answer `False` to it, and nothing is written. A failure of the backend: `CudaError`.

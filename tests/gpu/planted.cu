@@ -1,7 +1,7 @@
 // Planted faults: a sanitizer that does not report them is not looking. `planted write` writes an
 // element past the end of an allocation; `planted race` reads what another warp writes to shared
-// memory, with no barrier between; `planted read` reads what nobody wrote. Their namespace is within
-// the one that sanitize.py asks for.
+// memory, with no barrier between; `planted read` reads what nobody wrote. Their namespace is
+// within the one that sanitize.py asks for.
 #include <cstdio>
 #include <cstring>
 
