@@ -223,6 +223,25 @@ def test_the_first_of_equals(device: str, shape: tuple[int, ...], dtype: str) ->
             check("argmax", view, axes, dtype, "of ties")
 
 
+@pytest.mark.promise("KERNELS-reduce-ties", "KERNELS-reduce-nan")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(70, 64), (9, 4096), (3000, 24), (2, 5, 520)], ids=str)
+def test_places_in_packs(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+    """Lines of zeros of both signs, of NaN of both signs here and there, of -inf alone."""
+    skip_without(dtype, device)
+    rng = np.random.default_rng(9)
+    for last in (False, True):
+        x = rng.choice([-0.0, 0.0, -1.0, -math.inf], shape)
+        lines = x.reshape(-1, shape[-1]) if last else x.reshape(-1, shape[-1]).T
+        for at, line in enumerate(lines):
+            if at % 4 == 1:
+                line[rng.random(line.size) < 0.05] = math.copysign(math.nan, at % 8 - 4)
+            line[:] = -math.inf if at % 4 == 2 else line
+        given = tensor_of(x, dtype, device)
+        for axes in [(x.ndim - 1,), tuple(range(x.ndim - 1)), (0,)]:
+            check("argmax", given, axes, dtype, "of zeros, infinities and NaN")
+
+
 # ---- the gradient of extrema ---------------------------------------------------------------------
 
 

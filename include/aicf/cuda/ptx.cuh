@@ -36,6 +36,38 @@ min_nan(float a, float b)
     return c;
 }
 
+// Which of two 16-bit lanes of a is above b's: none that is NaN, nor one beside NaN.
+__device__ inline void
+above(uint32_t a, uint32_t b, uint32_t &low, uint32_t &high, __half)
+{
+    asm("{\n"
+        ".reg .pred p, q;\n"
+        "setp.gt.f16x2 p|q, %2, %3;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "selp.u32 %1, 1, 0, q;\n"
+        "}"
+        : "=r"(low), "=r"(high)
+        : "r"(a), "r"(b));
+}
+
+__device__ inline void
+above(uint32_t a, uint32_t b, uint32_t &low, uint32_t &high, __nv_bfloat16)
+{
+#if __CUDA_ARCH__ >= 900
+    asm("{\n"
+        ".reg .pred p, q;\n"
+        "setp.gt.bf16x2 p|q, %2, %3;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "selp.u32 %1, 1, 0, q;\n"
+        "}"
+        : "=r"(low), "=r"(high)
+        : "r"(a), "r"(b));
+#else
+    low = __uint_as_float(a << 16) > __uint_as_float(b << 16);
+    high = __uint_as_float(a & 0xffff0000) > __uint_as_float(b & 0xffff0000);
+#endif
+}
+
 // A value that the compiler knows nothing about, at no cost.
 __device__ inline void
 opaque(uint32_t &x)

@@ -342,62 +342,62 @@ launch(
 
 // The kernels of an op in its own namespace, and the table of them for a dtype. `Op` is a template
 // of aicf/cuda/reduce_ops.cuh. Integers are read one by one.
-#define AICF_REDUCE_KERNELS(Op)                                       \
-    template <typename T, int kSize>                                  \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
-        rows(const __grid_constant__ reduce::row_operands p)          \
-    {                                                                 \
-        reduce::rows_body<Op<T>, kSize>(p);                           \
-    }                                                                 \
-    template <typename T, int kSize>                                  \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
-        short_rows(const __grid_constant__ reduce::row_operands p)    \
-    {                                                                 \
-        reduce::short_rows_body<Op<T>, kSize>(p);                     \
-    }                                                                 \
-    template <typename T, int kSize>                                  \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
-        columns(const __grid_constant__ reduce::column_operands p)    \
-    {                                                                 \
-        reduce::columns_body<Op<T>, kSize>(p);                        \
-    }                                                                 \
-    template <typename T>                                             \
-    __global__ void __launch_bounds__(reduce::kShiftedBlock)          \
-        shifted(const __grid_constant__ reduce::shifted_operands p)   \
-    {                                                                 \
-        reduce::shifted_body<Op<T>>(p);                               \
-    }                                                                 \
-    template <typename T> reduce::shifted_kernel *shifted_of()        \
-    {                                                                 \
-        if constexpr (reduce::kIsFloat<T>) {                          \
-            return shifted<T>;                                        \
-        } else {                                                      \
-            return nullptr;                                           \
-        }                                                             \
-    }                                                                 \
-    template <typename T>                                             \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)    \
-        combine(const __grid_constant__ reduce::partial_operands p)   \
-    {                                                                 \
-        reduce::combine_body<Op<T>>(p);                               \
-    }                                                                 \
-    template <typename T> reduce::kernels kernels_of()                \
-    {                                                                 \
-        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1; \
-        return {                                                      \
-            sizeof(T),                                                \
-            sizeof(typename Op<T>::value),                            \
-            kSize,                                                    \
-            reduce::kMostThreads<Op<T>>,                              \
-            Op<T>::kOrdered,                                          \
-            rows<T, 1>,                                               \
-            rows<T, kSize>,                                           \
-            short_rows<T, 1>,                                         \
-            short_rows<T, kSize>,                                     \
-            columns<T, 1>,                                            \
-            columns<T, kSize>,                                        \
-            shifted_of<T>(),                                          \
-            combine<T>};                                              \
+#define AICF_REDUCE_KERNELS(Op)                                                                 \
+    template <typename T, int kSize>                                                            \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
+        rows(const __grid_constant__ reduce::row_operands p)                                    \
+    {                                                                                           \
+        reduce::rows_body<Op<T>, kSize>(p);                                                     \
+    }                                                                                           \
+    template <typename T, int kSize>                                                            \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
+        short_rows(const __grid_constant__ reduce::row_operands p)                              \
+    {                                                                                           \
+        reduce::short_rows_body<Op<T>, kSize>(p);                                               \
+    }                                                                                           \
+    template <typename T, int kSize>                                                            \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>, reduce::kLeastBlocks<Op<T>>) \
+        columns(const __grid_constant__ reduce::column_operands p)                              \
+    {                                                                                           \
+        reduce::columns_body<Op<T>, kSize>(p);                                                  \
+    }                                                                                           \
+    template <typename T>                                                                       \
+    __global__ void __launch_bounds__(reduce::kShiftedBlock)                                    \
+        shifted(const __grid_constant__ reduce::shifted_operands p)                             \
+    {                                                                                           \
+        reduce::shifted_body<Op<T>>(p);                                                         \
+    }                                                                                           \
+    template <typename T> reduce::shifted_kernel *shifted_of()                                  \
+    {                                                                                           \
+        if constexpr (reduce::kIsFloat<T>) {                                                    \
+            return shifted<T>;                                                                  \
+        } else {                                                                                \
+            return nullptr;                                                                     \
+        }                                                                                       \
+    }                                                                                           \
+    template <typename T>                                                                       \
+    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
+        combine(const __grid_constant__ reduce::partial_operands p)                             \
+    {                                                                                           \
+        reduce::combine_body<Op<T>>(p);                                                         \
+    }                                                                                           \
+    template <typename T> reduce::kernels kernels_of()                                          \
+    {                                                                                           \
+        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1;                           \
+        return {                                                                                \
+            sizeof(T),                                                                          \
+            sizeof(typename Op<T>::value),                                                      \
+            kSize,                                                                              \
+            reduce::kMostThreads<Op<T>>,                                                        \
+            Op<T>::kOrdered,                                                                    \
+            rows<T, 1>,                                                                         \
+            rows<T, kSize>,                                                                     \
+            short_rows<T, 1>,                                                                   \
+            short_rows<T, kSize>,                                                               \
+            columns<T, 1>,                                                                      \
+            columns<T, kSize>,                                                                  \
+            shifted_of<T>(),                                                                    \
+            combine<T>};                                                                        \
     }
 
 #endif

@@ -83,6 +83,48 @@ columns_end(
     }
 }
 
+// As take_column, of packs and by an ordered op.
+template <typename Op, int kSize, typename Offsets>
+__device__ inline void
+lead_column(
+    const typename Op::element *x, Offsets offsets, int64_t begin, int64_t end, int step,
+    typename Op::value (&v)[kSize])
+{
+    using T = typename Op::element;
+    constexpr int kLoads = Offsets::kCheap ? kUnroll : 1;
+    typename Op::by_lane all;
+    uint32_t number = 0;
+    for_units<T, kSize, kLoads>(
+        x, offsets, begin, end, step,
+        [&](int, int64_t, const unit<T, kSize> &pack) { all.take(pack.held, number++); });
+    if (begin >= end) {
+        return;
+    }
+    uint32_t open = 0; // columns whose first NaN is to be found yet
+#pragma unroll
+    for (int k = 0; k < kSize; k++) {
+        float key = all.key(k);
+        open |= uint32_t{key != key} << k;
+        if (key == key) {
+            v[k] = Op::combine(v[k], {key, begin + int64_t{all.at[k]} * step});
+        }
+    }
+#pragma unroll 1
+    for (int64_t i = begin; open && i < end; i += step) {
+        unit<T, kSize> pack;
+        float y[kSize];
+        pack.load(x + offsets(i));
+        pack.unpack(y);
+#pragma unroll
+        for (int k = 0; k < kSize; k++) {
+            if (open >> k & 1 && y[k] != y[k]) {
+                v[k] = Op::combine(v[k], {y[k], i});
+                open &= ~(1u << k);
+            }
+        }
+    }
+}
+
 // Takes the units [begin, end), every `step`-th, of kSize columns of which the first is that of out
 // `o`; some may lie outside of the outs, and then count for nothing.
 template <typename Op, int kSize, typename Offsets>
@@ -116,6 +158,20 @@ take_column(
     }
 }
 
+// Whichever of the two it is.
+template <typename Op, int kSize, typename Offsets>
+__device__ inline void
+take_columns(
+    const typename Op::element *x, Offsets offsets, int64_t begin, int64_t end, int step, int64_t o,
+    const destination &to, typename Op::value (&v)[kSize])
+{
+    if constexpr (Op::kOrdered && kSize > 1) {
+        lead_column<Op, kSize>(x, offsets, begin, end, step, v);
+    } else {
+        take_column<Op, kSize>(x, offsets, begin, end, step, o, to, v);
+    }
+}
+
 template <typename Op, int kSize>
 __device__ inline void
 columns_body(const column_operands &p)
@@ -139,7 +195,7 @@ columns_body(const column_operands &p)
     if (mine < p.units) {
         const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, mine);
         with_offsets(p.reduced, [&](auto offsets) {
-            take_column<Op, kSize>(x, offsets, begin, end, height, mine * kSize, p.to, v);
+            take_columns<Op, kSize>(x, offsets, begin, end, height, mine * kSize, p.to, v);
         });
     }
     columns_end<Op, kSize>(v, p.width, base, p.units, split, p.to);

@@ -18,6 +18,10 @@ constexpr int kShortRows = 4;
 // Threads of a block: at most so many that a thread has the registers for its values.
 template <typename Op> constexpr int kMostThreads = sizeof(typename Op::value) > 8 ? 512 : 1024;
 
+// Blocks that a multiprocessor has at once, at least, 0: any. Of columns of an ordered op, whose
+// values are many, it has 1024 threads, as splits count on.
+template <typename Op> constexpr int kLeastBlocks = Op::kOrdered ? 1024 / kMostThreads<Op> : 0;
+
 // ---- kernels' parts -----------------------------------------------------------------------------
 
 // Where the value of out `o` and of split `s` goes: to the workspace, or, of the only split, to
@@ -156,6 +160,27 @@ struct row_operands {
     bool peel;     // floats, one reduced dim of unit stride at any address: units are elements
 };
 
+// As units_value, of packs and by an ordered op.
+template <typename Op, int kSize, typename Offsets>
+__device__ inline typename Op::value
+led_value(
+    const typename Op::element *row, Offsets offsets, int64_t begin, int64_t end, int rank,
+    int team, int64_t place)
+{
+    using T = typename Op::element;
+    constexpr int kLoads = Offsets::kCheap ? kUnroll : 1;
+    typename Op::by_pack all;
+    uint32_t number = 0;
+    for_units<T, kSize, kLoads>(
+        row, offsets, begin + rank, end, team,
+        [&](int, int64_t, const unit<T, kSize> &pack) { all.take(pack.held, number++); });
+    if (begin + rank >= end) {
+        return Op::identity();
+    }
+    int64_t at = begin + rank + int64_t{all.at} * team;
+    return {all.key(), place + at * kSize + all.lane()};
+}
+
 // The units [begin, end) of one row, every `team`-th from `begin + rank` on; that at 0 stands at
 // `place`.
 template <typename Op, int kSize, typename Offsets>
@@ -185,6 +210,20 @@ units_value(
     return Op::combine(Op::combine(v[0], v[1]), Op::combine(v[2], v[3]));
 }
 
+// Whichever of the two it is.
+template <typename Op, int kSize, typename Offsets>
+__device__ inline typename Op::value
+value_of_units(
+    const typename Op::element *row, Offsets offsets, int64_t begin, int64_t end, int rank,
+    int team, int64_t place, const typename Op::context &context)
+{
+    if constexpr (Op::kOrdered && kSize > 1) {
+        return led_value<Op, kSize>(row, offsets, begin, end, rank, team, place);
+    } else {
+        return units_value<Op, kSize>(row, offsets, begin, end, rank, team, place, context);
+    }
+}
+
 // The elements [begin, end) of one row of unit stride: packs between a peeled head and tail, whose
 // loads are on their way with the packs'. Requires a team of at least a pack's elements.
 template <typename Op, int kSize>
@@ -209,7 +248,7 @@ peeled_value(
     if (tail + rank < n) {
         last.load(p + tail + rank);
     }
-    typename Op::value v = units_value<Op, kSize>(
+    typename Op::value v = value_of_units<Op, kSize>(
         p + head, straight{kSize}, 0, packs, rank, team, begin + head, context);
     if (rank < head) {
         v = Op::combine(v, value_of<Op, 1>(first, begin + rank, context));
@@ -252,7 +291,7 @@ rows_body(const row_operands &p)
     }
     if (!peel) {
         with_offsets(p.reduced, [&](auto offsets) {
-            v = units_value<Op, kSize>(row, offsets, begin, end, rank, p.team, 0, context);
+            v = value_of_units<Op, kSize>(row, offsets, begin, end, rank, p.team, 0, context);
         });
     }
 

@@ -8,6 +8,8 @@
 //   finish   the result of `count` elements
 //   then     of an ordered op: `combine` of values where one's elements are behind the other's
 //   settled  what `then` made of elements of which the first stands at `first`
+//   by_pack, by_lane   of an ordered op: how packs of floats are taken
+//   (aicf/cuda/reduce_places.cuh)
 // `combine` is commutative and, up to rounding, associative, with `identity` as its neutral value.
 #ifndef AICF_CUDA_REDUCE_OPS_CUH
 #define AICF_CUDA_REDUCE_OPS_CUH
@@ -17,6 +19,7 @@
 
 #include <aicf/cuda/block_reduce.cuh>
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/reduce_places.cuh>
 
 namespace aicf::reduce {
 
@@ -179,6 +182,8 @@ template <typename T> struct argmax_of : plain<placed<input_t<T>>> {
     using result = int64_t;
     using typename plain<value>::context;
     static constexpr bool kOrdered = true;
+    using by_pack = leader<T>; // of floats
+    using by_lane = leaders<T>;
 
     // Loses against every element, as that of equals that stands behind all.
     static __device__ value identity()
