@@ -43,7 +43,6 @@ using shifted_kernel = void(shifted_operands);
 struct kernels {
     int item, value;            // bytes
     int pack;                   // elements that are read at once
-    int threads;                // of a block, at most
     bool ordered;               // places count
     void (*rows)(row_operands); // element by element, or peeled
     void (*row_packs)(row_operands);
@@ -150,7 +149,7 @@ launch_combine(const job &j, int64_t splits)
     c.to.partial = nullptr;
     c.width = power_from(j.to.outs, splits > kWarp ? 8 : kWarp);
     int64_t want = ceil_div(splits, kUnroll) * c.width;
-    int threads = power_to(want, 128, j.k.threads);
+    int threads = power_to(want, 128, kMostThreads);
     int64_t blocks = ceil_div(j.to.outs, c.width);
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
@@ -177,13 +176,13 @@ launch_columns(const job &j, int size, int64_t *splits)
     // Without splits: narrow and high blocks if that is what fills the machine.
     int narrowest = size == 1 ? kWarp / 2 : kWarp / 4;
     c.width = power_from(c.units, kWarp);
-    while (c.width > narrowest && ceil_div(c.units, c.width) * j.k.threads < kFill / 2) {
+    while (c.width > narrowest && ceil_div(c.units, c.width) * kMostThreads < kFill / 2) {
         c.width /= 2;
     }
     c.column_blocks = ceil_div(c.units, c.width);
-    int useful = power_from(ceil_div(p.length, loads) * c.width, j.k.threads);
-    int threads = power_to(kFill / c.column_blocks, 256, j.k.threads);
-    threads = power_to(useful < threads ? useful : threads, 64, j.k.threads);
+    int useful = power_from(ceil_div(p.length, loads) * c.width, kMostThreads);
+    int threads = power_to(kFill / c.column_blocks, 256, kMostThreads);
+    threads = power_to(useful < threads ? useful : threads, 64, kMostThreads);
     while (columns_room(threads, c.width, size, j.k.value) > 48 << 10) {
         threads /= 2;
     }
@@ -283,7 +282,7 @@ launch_rows(const job &j, int size, int64_t *splits)
     r.peel = size == 1 && j.k.pack > 1 && p.reduced.rank == 1 && p.reduced.strides[0] == 1;
     int pack = r.peel ? j.k.pack : 1;
     int64_t loads = ceil_div(r.units, pack);
-    r.team = team_of(loads, p.outs, j.k.threads);
+    r.team = team_of(loads, p.outs, kMostThreads);
     if (r.team > kWarp) {
         int bytes = size * pack * j.k.item;
         int64_t want = splits_for(p, p.outs, p.outs * p.length * j.k.item);
@@ -342,62 +341,61 @@ launch(
 
 // The kernels of an op in its own namespace, and the table of them for a dtype. `Op` is a template
 // of aicf/cuda/reduce_ops.cuh. Integers are read one by one.
-#define AICF_REDUCE_KERNELS(Op)                                                                 \
-    template <typename T, int kSize>                                                            \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
-        rows(const __grid_constant__ reduce::row_operands p)                                    \
-    {                                                                                           \
-        reduce::rows_body<Op<T>, kSize>(p);                                                     \
-    }                                                                                           \
-    template <typename T, int kSize>                                                            \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
-        short_rows(const __grid_constant__ reduce::row_operands p)                              \
-    {                                                                                           \
-        reduce::short_rows_body<Op<T>, kSize>(p);                                               \
-    }                                                                                           \
-    template <typename T, int kSize>                                                            \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>, reduce::kLeastBlocks<Op<T>>) \
-        columns(const __grid_constant__ reduce::column_operands p)                              \
-    {                                                                                           \
-        reduce::columns_body<Op<T>, kSize>(p);                                                  \
-    }                                                                                           \
-    template <typename T>                                                                       \
-    __global__ void __launch_bounds__(reduce::kShiftedBlock)                                    \
-        shifted(const __grid_constant__ reduce::shifted_operands p)                             \
-    {                                                                                           \
-        reduce::shifted_body<Op<T>>(p);                                                         \
-    }                                                                                           \
-    template <typename T> reduce::shifted_kernel *shifted_of()                                  \
-    {                                                                                           \
-        if constexpr (reduce::kIsFloat<T>) {                                                    \
-            return shifted<T>;                                                                  \
-        } else {                                                                                \
-            return nullptr;                                                                     \
-        }                                                                                       \
-    }                                                                                           \
-    template <typename T>                                                                       \
-    __global__ void __launch_bounds__(reduce::kMostThreads<Op<T>>)                              \
-        combine(const __grid_constant__ reduce::partial_operands p)                             \
-    {                                                                                           \
-        reduce::combine_body<Op<T>>(p);                                                         \
-    }                                                                                           \
-    template <typename T> reduce::kernels kernels_of()                                          \
-    {                                                                                           \
-        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1;                           \
-        return {                                                                                \
-            sizeof(T),                                                                          \
-            sizeof(typename Op<T>::value),                                                      \
-            kSize,                                                                              \
-            reduce::kMostThreads<Op<T>>,                                                        \
-            Op<T>::kOrdered,                                                                    \
-            rows<T, 1>,                                                                         \
-            rows<T, kSize>,                                                                     \
-            short_rows<T, 1>,                                                                   \
-            short_rows<T, kSize>,                                                               \
-            columns<T, 1>,                                                                      \
-            columns<T, kSize>,                                                                  \
-            shifted_of<T>(),                                                                    \
-            combine<T>};                                                                        \
+#define AICF_REDUCE_KERNELS(Op)                                       \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        rows(const __grid_constant__ reduce::row_operands p)          \
+    {                                                                 \
+        reduce::rows_body<Op<T>, kSize>(p);                           \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        short_rows(const __grid_constant__ reduce::row_operands p)    \
+    {                                                                 \
+        reduce::short_rows_body<Op<T>, kSize>(p);                     \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        columns(const __grid_constant__ reduce::column_operands p)    \
+    {                                                                 \
+        reduce::columns_body<Op<T>, kSize>(p);                        \
+    }                                                                 \
+    template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kShiftedBlock)          \
+        shifted(const __grid_constant__ reduce::shifted_operands p)   \
+    {                                                                 \
+        reduce::shifted_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::shifted_kernel *shifted_of()        \
+    {                                                                 \
+        if constexpr (reduce::kIsFloat<T>) {                          \
+            return shifted<T>;                                        \
+        } else {                                                      \
+            return nullptr;                                           \
+        }                                                             \
+    }                                                                 \
+    template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        combine(const __grid_constant__ reduce::partial_operands p)   \
+    {                                                                 \
+        reduce::combine_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::kernels kernels_of()                \
+    {                                                                 \
+        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1; \
+        return {                                                      \
+            sizeof(T),                                                \
+            sizeof(typename Op<T>::value),                            \
+            kSize,                                                    \
+            Op<T>::kOrdered,                                          \
+            rows<T, 1>,                                               \
+            rows<T, kSize>,                                           \
+            short_rows<T, 1>,                                         \
+            short_rows<T, kSize>,                                     \
+            columns<T, 1>,                                            \
+            columns<T, kSize>,                                        \
+            shifted_of<T>(),                                          \
+            combine<T>};                                              \
     }
 
 #endif

@@ -15,12 +15,8 @@ constexpr int kUnroll = 4; // independent loads of a thread before the first use
 // block (H200, 32 x 32 f32: 2.6 us, torch 2.0), and a large one gains 2%.
 constexpr int kShortRows = 4;
 
-// Threads of a block: at most so many that a thread has the registers for its values.
-template <typename Op> constexpr int kMostThreads = sizeof(typename Op::value) > 8 ? 512 : 1024;
-
-// Blocks that a multiprocessor has at once, at least, 0: any. Of columns of an ordered op, whose
-// values are many, it has 1024 threads, as splits count on.
-template <typename Op> constexpr int kLeastBlocks = Op::kOrdered ? 1024 / kMostThreads<Op> : 0;
+// Threads of a block, at most.
+constexpr int kMostThreads = 1024;
 
 // ---- kernels' parts -----------------------------------------------------------------------------
 
