@@ -173,10 +173,14 @@ launch_columns(const job &j, int size, int64_t *splits)
     c.units = p.outs / size;
     c.length = p.length;
 
-    // Without splits: narrow and high blocks if that is what fills the machine.
-    int narrowest = size == 1 ? kWarp / 2 : kWarp / 4;
+    // Without splits: narrow and high blocks if that is what fills the machine. Of packs, 64 bytes
+    // side by side are few, and taken where they alone are enough: a second launch costs more.
+    auto fills = [&](int width) { return ceil_div(c.units, width) * kMostThreads >= kFill / 2; };
+    int narrowest = size == 1                               ? kWarp / 2
+                    : !fills(kWarp / 4) && fills(kWarp / 8) ? kWarp / 8
+                                                            : kWarp / 4;
     c.width = power_from(c.units, kWarp);
-    while (c.width > narrowest && ceil_div(c.units, c.width) * kMostThreads < kFill / 2) {
+    while (c.width > narrowest && !fills(c.width)) {
         c.width /= 2;
     }
     c.column_blocks = ceil_div(c.units, c.width);
