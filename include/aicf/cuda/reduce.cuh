@@ -33,6 +33,8 @@ constexpr int64_t kFill = 132 * 1024;
 // second to even out what the first left.
 constexpr int64_t kWave = kFill / 256;
 constexpr int64_t kLongSplit = 1 << 20; // bytes
+// Turns from which on blocks of short rows stay, one wave of them: few would end unevenly.
+constexpr int64_t kManyTurns = 8;
 
 // ---- plans --------------------------------------------------------------------------------------
 
@@ -277,10 +279,13 @@ launch_rows(const job &j, int size, int64_t *splits)
         r.team = power_from(r.units, kWarp);
         r.to.partial = nullptr;
         int64_t blocks = ceil_div(r.work, int64_t{256} / r.team * kShortRows);
-        return blocks > kMostBlocks ? status_of(cudaErrorInvalidConfiguration)
-                                    : aicf::launch(
-                                          size == 1 ? j.k.short_rows : j.k.short_row_packs,
-                                          static_cast<unsigned>(blocks), 256, 0, j.stream, r);
+        blocks = p.kept.rank <= 1 && blocks >= kManyTurns * kWave ? kWave : blocks;
+        if (blocks > kMostBlocks) {
+            return status_of(cudaErrorInvalidConfiguration);
+        }
+        return aicf::launch(
+            size == 1 ? j.k.short_rows : j.k.short_row_packs, static_cast<unsigned>(blocks), 256, 0,
+            j.stream, r);
     }
 
     r.peel = size == 1 && j.k.pack > 1 && p.reduced.rank == 1 && p.reduced.strides[0] == 1;

@@ -298,33 +298,28 @@ rows_body(const row_operands &p)
     }
 }
 
-// Rows of no more units than a team has threads: a thread has one unit of each of kShortRows, so
-// that as many loads are on their way as in a long one.
-template <typename Op, int kSize>
+// A unit of each of kShortRows rows from `first` on, every `teams`-th.
+template <typename T, int kSize, typename Offsets>
 __device__ inline void
-short_rows_body(const row_operands &p)
+load_rows(
+    unit<T, kSize> (&held)[kShortRows], const T *x, Offsets offsets, int64_t first, int teams,
+    int64_t end)
 {
-    using T = typename Op::element;
-    ptx::let_next_launch_begin();
-    int teams = static_cast<int>(blockDim.x) / p.team;
-    int rank = static_cast<int>(threadIdx.x) % p.team;
-    int64_t first =
-        blockIdx.x * int64_t{teams} * kShortRows + static_cast<int>(threadIdx.x) / p.team;
-    const T *x = static_cast<const T *>(p.x);
-    bool there = rank < p.units;
-    if (there) {
-        x += offset_of(p.reduced, rank);
-    }
-
-    ptx::wait_for_launch_before();
-    unit<T, kSize> held[kShortRows];
 #pragma unroll
     for (int u = 0; u < kShortRows; u++) {
-        int64_t o = first + u * teams;
-        if (there && o < p.work) {
-            held[u].load(x + offset_of(p.kept, o));
+        if (first + u * teams < end) {
+            held[u].load(x + offsets(first + u * teams));
         }
     }
+}
+
+// Ends those rows: `there`, whether the thread has a unit of them.
+template <typename Op, int kSize>
+__device__ inline void
+end_rows(
+    const row_operands &p, const unit<typename Op::element, kSize> (&held)[kShortRows],
+    int64_t first, int teams, int rank, bool there)
+{
     typename Op::value v[kShortRows];
 #pragma unroll
     for (int u = 0; u < kShortRows; u++) {
@@ -334,7 +329,12 @@ short_rows_body(const row_operands &p)
             typename Op::context context = Op::context_of(p.to.beside, o);
             v[u] = value_of<Op, kSize>(held[u], int64_t{rank} * kSize, context);
         }
-        v[u] = warp_reduce(v[u], p.team, combiner<Op>{});
+    }
+    for (int distance = p.team / 2; distance > 0; distance /= 2) {
+#pragma unroll
+        for (typename Op::value &one : v) {
+            one = Op::combine(one, shuffle_xor(one, distance));
+        }
     }
 #pragma unroll
     for (int u = 0; u < kShortRows; u++) {
@@ -343,6 +343,48 @@ short_rows_body(const row_operands &p)
             p.to.store<Op>(0, o, v[u]);
         }
     }
+}
+
+// Rows of no more units than a team has threads: a thread has one unit of each of kShortRows, so
+// that as many loads are on their way as in a long one. Rows that are equally far apart may be more
+// than blocks take at once: the next ones are then on their way while they end some.
+template <typename Op, int kSize>
+__device__ inline void
+short_rows_body(const row_operands &p)
+{
+    using T = typename Op::element;
+    ptx::let_next_launch_begin();
+    int teams = static_cast<int>(blockDim.x) / p.team;
+    int rank = static_cast<int>(threadIdx.x) % p.team;
+    int64_t base = blockIdx.x * int64_t{teams} * kShortRows;
+    int64_t step = gridDim.x * int64_t{teams} * kShortRows;
+    int mine = static_cast<int>(threadIdx.x) / p.team;
+    const T *x = static_cast<const T *>(p.x);
+    bool there = rank < p.units;
+    int64_t end = there ? p.work : 0;
+    if (there) {
+        x += offset_of(p.reduced, rank);
+    }
+
+    ptx::wait_for_launch_before();
+    unit<T, kSize> held[kShortRows], next[kShortRows];
+    if (p.kept.rank > 1) {
+        with_offsets(
+            p.kept, [&](auto offsets) { load_rows(held, x, offsets, base + mine, teams, end); });
+        end_rows<Op, kSize>(p, held, base + mine, teams, rank, there);
+        return;
+    }
+    straight offsets{p.kept.strides[0]};
+    load_rows(held, x, offsets, base + mine, teams, end);
+    for (; base + step < p.work; base += step) {
+        load_rows(next, x, offsets, base + step + mine, teams, end);
+        end_rows<Op, kSize>(p, held, base + mine, teams, rank, there);
+#pragma unroll
+        for (int u = 0; u < kShortRows; u++) {
+            held[u] = next[u];
+        }
+    }
+    end_rows<Op, kSize>(p, held, base + mine, teams, rank, there);
 }
 
 } // namespace aicf::reduce
