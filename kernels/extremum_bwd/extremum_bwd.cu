@@ -91,40 +91,9 @@ __launch_bounds__(kBlock) spread(const __grid_constant__ operands<T> p)
     }
 }
 
-// Dims of x, and of the outs that they lead to, merged where both can be: innermost first.
-struct joint {
-    reduce::dims x, outs;
-};
-
-inline joint
-joint_of(const aicf_view &x, uint32_t axes)
-{
-    joint d = {};
-    int64_t outs = 1;
-    for (int dim = static_cast<int>(x.rank) - 1; dim >= 0; dim--) {
-        int64_t size = x.sizes[dim], step = axes >> dim & 1 ? 0 : outs;
-        outs *= axes >> dim & 1 ? 1 : size;
-        if (size == 1) {
-            continue;
-        }
-        int last = d.x.rank - 1;
-        if (last >= 0 && x.strides[dim] == d.x.strides[last] * d.x.sizes[last] &&
-            step == d.outs.strides[last] * d.outs.sizes[last]) {
-            d.x.sizes[last] = d.outs.sizes[last] = d.x.sizes[last] * size;
-            continue;
-        }
-        last++;
-        d.x.sizes[last] = d.outs.sizes[last] = size;
-        d.x.strides[last] = x.strides[dim];
-        d.outs.strides[last] = step;
-        d.x.rank = d.outs.rank = last + 1;
-    }
-    return d;
-}
-
 template <typename T, int kSize>
 aicf_status
-launch_spread(operands<T> p, const joint &d, int64_t n, aicf_stream stream)
+launch_spread(operands<T> p, const reduce::joint &d, int64_t n, aicf_stream stream)
 {
     p.units = n / kSize;
     p.of_x = reduce::walk_of(d.x, kSize);
@@ -160,7 +129,7 @@ launch(
         return status;
     }
     operands<T> p = {static_cast<const T *>(x.data), fwd, share, gx, 0, {}, {}, 0};
-    joint d = joint_of(x, bits);
+    reduce::joint d = reduce::joint_of(x, bits);
     if (phase_of(gx) == 0 && reduce::packs(x.data, d.x, {}, kPackSize<T>)) {
         return launch_spread<T, kPackSize<T>>(p, d, n, stream);
     }

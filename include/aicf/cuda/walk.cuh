@@ -177,6 +177,39 @@ problem_of(const aicf_view &x, uint32_t axes, bool ordered)
     return p;
 }
 
+// ---- x beside its outs --------------------------------------------------------------------------
+
+// Dims of x, and of the outs that they lead to, merged where both can be: innermost first.
+struct joint {
+    reduce::dims x, outs;
+};
+
+inline joint
+joint_of(const aicf_view &x, uint32_t axes)
+{
+    joint d = {};
+    int64_t outs = 1;
+    for (int dim = static_cast<int>(x.rank) - 1; dim >= 0; dim--) {
+        int64_t size = x.sizes[dim], step = axes >> dim & 1 ? 0 : outs;
+        outs *= axes >> dim & 1 ? 1 : size;
+        if (size == 1) {
+            continue;
+        }
+        int last = d.x.rank - 1;
+        if (last >= 0 && x.strides[dim] == d.x.strides[last] * d.x.sizes[last] &&
+            step == d.outs.strides[last] * d.outs.sizes[last]) {
+            d.x.sizes[last] = d.outs.sizes[last] = d.x.sizes[last] * size;
+            continue;
+        }
+        last++;
+        d.x.sizes[last] = d.outs.sizes[last] = size;
+        d.x.strides[last] = x.strides[dim];
+        d.outs.strides[last] = step;
+        d.x.rank = d.outs.rank = last + 1;
+    }
+    return d;
+}
+
 } // namespace aicf::reduce
 
 #endif
