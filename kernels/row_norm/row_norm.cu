@@ -6,32 +6,6 @@ namespace aicf::AICF_OP {
 
 AICF_ROWS_KERNELS(operands, kMostPacks)
 
-// ---- rows of blocks that stay -------------------------------------------------------------------
-
-// Twice the elements in the same bytes, with two reductions a row: there loads that run ahead pay
-// (H200, 65536 x 1024: 0.73 of the copy rate without, in f32 0.98), where blocks have several rows.
-constexpr int64_t kLeastStaying = 4096;
-
-template <typename T>
-__global__ void
-__launch_bounds__(columns::kMostThreads, 1) stay(const operands<T> p)
-{
-    columns::block_team team;
-    stay_body<even_row<T>>(p, team);
-}
-
-template <typename T>
-aicf_status
-launch_stay(const operands<T> &p, aicf_stream stream)
-{
-    int64_t threads = ceil_div(p.shape.n, kPackSize<T> * kStayPacks);
-    threads = ceil_div(threads, rows::kWarp) * rows::kWarp;
-    int64_t blocks = columns::kMachine * (threads > kStayThreads / 2 ? 1 : kStayThreads / threads);
-    blocks = blocks < p.shape.count ? blocks : p.shape.count;
-    return aicf::launch(
-        stay<T>, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream, p);
-}
-
 // ---- rows of any length -------------------------------------------------------------------------
 
 constexpr int kStreamBlock = 512;
@@ -56,36 +30,35 @@ __launch_bounds__(kStreamBlock) stream(const operands<T> p, int64_t N)
     const T *row = p.x + blockIdx.x * N;
     T *out = p.out + blockIdx.x * N;
     rows::block_team team;
-    terms t;
-    float sums[1][2];
+    terms t[1];
+    bool moved = false;
 
+    if (kCentred && N > 0) {
+        float seen[1][1] = {{look(row, N)}};
+        begin_near(seen, t);
+    }
     do {
-        if (kCentred) {
-            float sum[1][1] = {};
-            pass(row, N, [&](int64_t, const auto &x) {
-                for (float v : x) {
-                    sum[0][0] += v * t.scale;
-                }
-            });
-            team.reduce(sum, rows::add{});
-            t.mean = sum[0][0] / static_cast<float>(N);
-        }
-        sums[0][0] = sums[0][1] = 0.0f;
+        float sums[1][2] = {};
         pass(row, N, [&](int64_t, const auto &x) {
             for (float v : x) {
-                float d = t.deviation(v);
+                float d = kCentred ? t[0].deviation(v) : v * t[0].scale;
                 sums[0][0] += d;
                 sums[0][1] += d * d;
             }
         });
         team.reduce(sums, rows::add{});
-        t.settle(sums[0], static_cast<float>(N), p.eps);
-    } while (t.overflowed());
+        t[0].settle(sums[0], p.share, p.eps);
+    } while (t[0].again(moved));
 
-    bool packed = rows::same_phase(row, static_cast<const T *>(out)), even = even_with(p, row);
-    pass(row, N, [&](int64_t i, const auto &x) { write(p, out, i, packed, even, t, x); });
+    bool packed = rows::same_phase(row, static_cast<const T *>(out));
+    pass(row, N, [&](int64_t i, const auto &x) {
+        float y[sizeof(x) / sizeof(float)];
+        normalise(t[0], x, y);
+        weigh(p, i, N, y);
+        rows::store_values(out + i, packed, y);
+    });
     if (threadIdx.x == 0) {
-        t.save(p, blockIdx.x);
+        t[0].save(p, blockIdx.x);
     }
 }
 
@@ -109,11 +82,6 @@ run_held(operands<T> p, int64_t L, int64_t N, aicf_stream stream)
 {
     if (N == 0) { // statistics of nothing, NaN, where they are asked for
         return run_stream(p, L, N, stream);
-    }
-    if constexpr (kCentred && sizeof(T) == 2) {
-        if (packed(p) && N > kPackSize<T> * rows::kWarp && L >= kLeastStaying) {
-            return launch_stay(p, stream);
-        }
     }
     return rows::launch(kernels_of<T>(), p, stream);
 }

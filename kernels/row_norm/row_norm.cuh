@@ -1,11 +1,12 @@
 // layer_norm and rms_norm over the rows of a dense matrix (cuda), f32, f16 and bf16, computed in
 // f32: out = (x - mean) * rstd * weight + bias, of rms_norm without mean and bias. out may be
 // exactly x; any addresses. Bound by bytes: x is read once while a row fits into the registers of
-// a cluster (aicf/cuda/rows.cuh), else it is streamed three times.
+// a cluster (aicf/cuda/rows.cuh), else it is streamed twice.
 //
-// The variance is that of the deviations from the mean, and the mean is corrected by their sum, so
-// that a row far from 0 keeps its digits. Where squares overflow, the row is taken again scaled
-// down, which is exact.
+// The sums of x - k and of its square are taken about a k near the mean: that of 16 elements from
+// all over the row. Where the mean is further from k than the standard deviation, which would cost
+// the variance digits, they are taken again about the mean that was found; where squares overflow,
+// of the row scaled down, which is exact.
 #ifndef AICF_KERNELS_ROW_NORM_CUH
 #define AICF_KERNELS_ROW_NORM_CUH
 
@@ -14,7 +15,8 @@
 
 #include <cfloat>
 
-#include <aicf/cuda/columns.cuh>
+#include <aicf/cuda/coefficients.cuh>
+#include <aicf/cuda/rows.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -23,7 +25,7 @@ enum { layer_norm_centred = 1, rms_norm_centred = 0 };
 #define AICF_CENTRED(op) AICF_CENTRED_OF(op)
 constexpr bool kCentred = AICF_CENTRED(AICF_OP);
 
-constexpr int kMostPacks = 4;
+constexpr int kMostPacks = 8;
 constexpr float kSmall = 0x1p-96f; // squares of what was scaled by it are finite, sums of them too
 
 template <typename T> struct operands {
@@ -31,56 +33,61 @@ template <typename T> struct operands {
     T *out;
     float *mean, *rstd; // may be NULL
     float eps;
+    float share; // 1 / N
     rows::shape shape;
 };
 
 // ---- a row's terms ------------------------------------------------------------------------------
 
-// Element x becomes (x * scale - mean - shift) * factor: `mean` is an f32, `shift` what it lacks.
+// Element x becomes (x * scale - near - shift) * factor; near + shift is the mean.
 struct terms {
-    float scale = 1.0f, mean = 0.0f, shift = 0.0f, factor = 0.0f;
-    float squares = 0.0f; // the sum of the squared deviations
+    float scale = 1.0f, near = 0.0f, shift = 0.0f, factor = 0.0f;
+    bool overflowed, far;
 
     __device__ float deviation(float x) const
     {
-        return kCentred ? fmaf(x, scale, -mean) : x * scale;
-    }
-
-    __device__ float operator()(float x) const
-    {
-        return kCentred ? (deviation(x) - shift) * factor : deviation(x) * factor;
+        return fmaf(x, scale, -near);
     }
 
     // Of the sums of the deviations and of their squares.
-    __device__ void settle(const float (&sum)[2], float count, float eps)
+    __device__ void settle(const float (&sum)[2], float share, float eps)
     {
-        shift = kCentred ? sum[0] / count : 0.0f;
-        squares = sum[1];
-        float square = sum[1] / count; // NaN of no elements
+        shift = kCentred ? sum[0] * share : 0.0f;
+        float square = sum[1] * share; // NaN of no elements
         float var = fmaxf(square - shift * shift, 0.0f);
         if (scale == 1.0f) {
-            factor = 1.0f / sqrtf(var + eps);
+            factor = rsqrtf(var + eps);
         } else {
             // eps is nothing beside such a variance, but where it is 0.
-            factor = var > 0.0f ? 1.0f / sqrtf(var) : 1.0f / (sqrtf(eps) * kSmall);
+            factor = var > 0.0f ? rsqrtf(var) : 1.0f / (sqrtf(eps) * kSmall);
         }
-        factor = isnan(square) ? square : factor; // which fmaxf dropped
+        if (isnan(square) || (kCentred && isinf(square))) { // which fmaxf dropped
+            factor = NAN;
+        }
+        overflowed = !(sum[1] <= FLT_MAX);
+        far = kCentred && shift * shift > var;
     }
 
-    // Whether the row is to be taken again; then it is scaled down.
-    __device__ bool overflowed()
+    // Whether the row is to be taken again; `moved`: it was, for being far.
+    __device__ bool again(bool &moved)
     {
-        if (scale < 1.0f || squares <= FLT_MAX) {
-            return false;
+        if (overflowed && scale == 1.0f) {
+            scale = kSmall;
+            near *= kSmall;
+            return true;
         }
-        scale = kSmall;
-        return true;
+        if (far && !moved) {
+            moved = true;
+            near += shift;
+            return true;
+        }
+        return false;
     }
 
     template <typename T> __device__ void save(const operands<T> &p, int64_t row) const
     {
         if (p.mean) {
-            p.mean[row] = (mean + shift) / scale;
+            p.mean[row] = (near + shift) / scale;
         }
         if (p.rstd) {
             p.rstd[row] = factor * scale;
@@ -88,48 +95,110 @@ struct terms {
     }
 };
 
-// ---- weights ------------------------------------------------------------------------------------
+// One of 16 elements from all over a row of N, by the thread.
+constexpr int kLooks = 16;
 
-// out[0 ..] = x, normalised and weighed by w and b, which are what p has of them.
-template <typename T, int kSize>
-__device__ inline void
-write_weighed(
-    const operands<T> &p, T *out, bool packed, const terms &t, const float (&x)[kSize],
-    const float (&w)[kSize], const float (&b)[kSize])
+template <typename T>
+__device__ inline float
+look(const T *row, int64_t N)
 {
-    float y[kSize];
-#pragma unroll
-    for (int lane = 0; lane < kSize; lane++) {
-        y[lane] = t(x[lane]);
-        y[lane] = p.weight ? y[lane] * w[lane] : y[lane];
-        y[lane] = kCentred && p.bias ? y[lane] + b[lane] : y[lane];
-    }
-    rows::store_values(out, packed, y);
+    return to_f32(row[threadIdx.x % kLooks * N / kLooks]);
 }
 
-// out[i ..] = x, normalised and weighed. `even`: weight and bias have the phase of the row.
-template <typename T, int kSize>
+// Their mean, the same in all threads of a team: it does not overflow, and is exact where they are
+// equal. Teams have at least 16 lanes of a warp.
+template <int kRows>
 __device__ inline void
-write(
-    const operands<T> &p, T *out, int64_t i, bool packed, bool even, const terms &t,
-    const float (&x)[kSize])
+begin_near(float (&x)[kRows][1], terms (&t)[kRows])
 {
-    float w[kSize], b[kSize];
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        x[r][0] *= 1.0f / kLooks;
+    }
+    rows::reduce_lanes(x, kLooks, rows::add{});
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        t[r].near = x[r][0];
+    }
+}
+
+// ---- out ----------------------------------------------------------------------------------------
+
+// Whether all that weighs is there, in the phase of the row.
+template <typename T>
+__device__ inline bool
+weighed(const operands<T> &p, const T *row)
+{
+    return p.weight && rows::same_phase(row, p.weight) &&
+           (!kCentred || (p.bias && rows::same_phase(row, p.bias)));
+}
+
+// (x * scale - near - shift) * factor
+template <int kSize>
+__device__ inline void
+normalise(const terms &t, const float (&x)[kSize], float (&y)[kSize])
+{
+    float gain = t.scale * t.factor, less = -t.shift * t.factor;
+#pragma unroll
+    for (int lane = 0; lane < kSize; lane++) {
+        y[lane] = kCentred ? fmaf(t.deviation(x[lane]), t.factor, less) : x[lane] * gain;
+    }
+}
+
+// Packs of them.
+template <typename T> struct weights {
+    words weight, bias;
+
+    __device__ void load(const operands<T> &p, int i)
+    {
+        weight = coefficients::load_pack(p.weight + i);
+        if (kCentred) {
+            bias = coefficients::load_pack(p.bias + i);
+        }
+    }
+
+    __device__ void apply(float (&y)[kPackSize<T>]) const
+    {
+        float w[kPackSize<T>], b[kPackSize<T>];
+        unpack(weight, w, T{});
+        if (kCentred) {
+            unpack(bias, b, T{});
+        }
+#pragma unroll
+        for (int lane = 0; lane < kPackSize<T>; lane++) {
+            y[lane] = kCentred ? fmaf(y[lane], w[lane], b[lane]) : y[lane] * w[lane];
+        }
+    }
+};
+
+// y, of the elements from i on of N, by what p has of weights and biases, of any phase.
+template <typename T>
+__device__ inline void
+weigh(const operands<T> &p, int64_t i, int64_t N, float (&y)[kPackSize<T>])
+{
+    float c[kPackSize<T>];
     if (p.weight) {
-        columns::coefficients(p.weight + i, even, w);
+        unpack(coefficients::load(p.weight + i, p.weight, p.weight + N), c, T{});
+#pragma unroll
+        for (int lane = 0; lane < kPackSize<T>; lane++) {
+            y[lane] *= c[lane];
+        }
     }
     if (kCentred && p.bias) {
-        columns::coefficients(p.bias + i, even, b);
+        unpack(coefficients::load(p.bias + i, p.bias, p.bias + N), c, T{});
+#pragma unroll
+        for (int lane = 0; lane < kPackSize<T>; lane++) {
+            y[lane] += c[lane];
+        }
     }
-    write_weighed(p, out + i, packed, t, x, w, b);
 }
 
 template <typename T>
-__device__ inline bool
-even_with(const operands<T> &p, const T *row)
+__device__ inline void
+weigh(const operands<T> &p, int64_t i, int64_t, float (&y)[1])
 {
-    return (!p.weight || rows::same_phase(row, p.weight)) &&
-           (!kCentred || !p.bias || rows::same_phase(row, p.bias));
+    y[0] *= p.weight ? coefficients::load_one(p.weight + i) : 1.0f;
+    y[0] += kCentred && p.bias ? coefficients::load_one(p.bias + i) : 0.0f;
 }
 
 // ---- rows that are held -------------------------------------------------------------------------
@@ -154,24 +223,7 @@ leads(const rows::cluster_team &)
 }
 #endif
 
-// Lets nothing that was computed of x outlive this point: 16-bit packs would be kept as f32, in
-// twice the registers, rather than unpacked anew.
-template <int kPacks, int kRows, typename T>
-__device__ inline void
-forget(rows::held<T, kPacks> (&x)[kRows])
-{
-#pragma unroll
-    for (int r = 0; r < kRows; r++) {
-#pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            for (uint32_t &word : x[r].pack[k].word) {
-                ptx::opaque(word);
-            }
-        }
-    }
-}
-
-constexpr int kChains = 4; // sums of a thread side by side: none waits for the one before it
+constexpr int kChains = 2; // sums of a thread side by side: none waits for the one before it
 
 // Calls f(chain, x) for each element that a thread has of a row.
 template <int kPacks, typename T, typename Function>
@@ -180,7 +232,7 @@ each_chain(const rows::span &s, const rows::held<T, kPacks> &h, Function f)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
-        if (s.first + k * s.step < s.end) {
+        if (s.has(k)) {
             rows::values<T> v = rows::values_of(h, k);
 #pragma unroll
             for (int lane = 0; lane < kPackSize<T>; lane++) {
@@ -193,311 +245,121 @@ each_chain(const rows::span &s, const rows::held<T, kPacks> &h, Function f)
     }
 }
 
-template <int kPacks, int kRows, typename T, typename Team>
-__device__ inline void
-settle(
+// The terms of rows by the sums over them; where kScaled is false, t.scale is 1. Whether any of a
+// warp's rows, and so of a team's, is to be taken again.
+template <bool kScaled, int kPacks, int kRows, typename T, typename Team>
+__device__ inline bool
+take(
     const operands<T> &p, Team &team, rows::held<T, kPacks> (&x)[kRows],
-    const rows::span (&at)[kRows], terms (&t)[kRows])
+    const rows::span (&at)[kRows], terms (&t)[kRows], bool (&moved)[kRows])
 {
-    float count = static_cast<float>(p.shape.n);
-    bool again = true;
-#pragma unroll 1
-    while (again) {
-        if (kCentred) {
-            float sum[kRows][1];
+    float sums[kRows][2];
 #pragma unroll
-            for (int r = 0; r < kRows; r++) {
-                float chains[kChains] = {};
-                each_chain(
-                    at[r], x[r], [&](int chain, float v) { chains[chain] += v * t[r].scale; });
-                sum[r][0] = (chains[0] + chains[1]) + (chains[2] + chains[3]);
-            }
-            team.reduce(sum, rows::add{});
+    for (int r = 0; r < kRows; r++) {
+        float chains[2][kChains] = {};
+        each_chain(at[r], x[r], [&](int chain, float v) {
+            float d = kCentred ? t[r].deviation(v) : kScaled ? v * t[r].scale : v;
+            chains[0][chain] += kCentred ? d : 0.0f;
+            chains[1][chain] = fmaf(d, d, chains[1][chain]);
+        });
 #pragma unroll
-            for (int r = 0; r < kRows; r++) {
-                t[r].mean = sum[r][0] / count;
-            }
-            forget(x);
+        for (int i = 0; i < 2; i++) {
+            sums[r][i] = chains[i][0] + chains[i][1];
         }
-        float sums[kRows][2];
-#pragma unroll
-        for (int r = 0; r < kRows; r++) {
-            float chains[2][kChains] = {};
-            each_chain(at[r], x[r], [&](int chain, float v) {
-                float d = t[r].deviation(v);
-                chains[0][chain] += d;
-                chains[1][chain] += d * d;
-            });
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                sums[r][i] = (chains[i][0] + chains[i][1]) + (chains[i][2] + chains[i][3]);
-            }
-        }
-        team.reduce(sums, rows::add{});
-        forget(x);
-        again = false;
-#pragma unroll
-        for (int r = 0; r < kRows; r++) {
-            t[r].settle(sums[r], count, p.eps);
-            again = t[r].overflowed() || again;
-        }
-        again = __any_sync(0xffffffff, again); // teams of lanes share a warp
+        rows::forget(x[r]);
     }
+    team.reduce(sums, rows::add{});
+    bool again = false;
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        t[r].settle(sums[r], p.share, p.eps);
+        again = t[r].again(moved[r]) || again;
+    }
+    return __any_sync(0xffffffff, again); // teams of lanes share a warp
 }
 
-// What lanes hold of weight and bias, on their way beside the row: they have the registers, and
-// short rows no time to wait for it later.
-template <typename T, int kPacks> struct early {
-    words weight[kPacks], bias[kPacks];
-
-    __device__ void load(const operands<T> &p, const rows::span &s)
-    {
-#pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            int i = s.first + k * s.step;
-            if (i < s.end && p.weight) {
-                weight[k] = load_words(p.weight + i);
-            }
-            if (kCentred && i < s.end && p.bias) {
-                bias[k] = load_words(p.bias + i);
-            }
-        }
-    }
-};
-
-template <typename Team> constexpr bool kEarly = false;
-template <> constexpr bool kEarly<rows::lanes_team> = true;
+// Whether lanes have their weights on the way beside the row: they have the registers, and short
+// rows no time to wait for them later.
+template <int kPacks, typename Team>
+constexpr bool kEarly = kPacks <= (kCentred ? 2 : 4) && std::is_same_v<Team, rows::lanes_team>;
 
 template <int kPacks, int kRows, typename T, typename Team>
 __device__ inline void
 body(const operands<T> &p, Team &team)
 {
-    constexpr int kSize = kPackSize<T>;
     rows::held<T, kPacks> x[kRows];
-    early<T, kPacks> ahead[kRows];
+    weights<T> early[kRows][kPacks];
     rows::span at[kRows];
-    bool even[kRows];
+    bool moved[kRows] = {};
+    terms t[kRows];
+    float seen[kRows][1] = {};
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
+        if (kCentred && row < p.shape.count) {
+            seen[r][0] = look(p.x + row * p.shape.n, p.shape.n);
+        }
         at[r] = team.span_of(p.x, p.shape, row);
         rows::load(x[r], p.x + row * p.shape.n, at[r]);
-        even[r] = even_with(p, p.x + row * p.shape.n);
-        if (kEarly<Team> && even[r]) {
-            ahead[r].load(p, at[r]);
+        if (kEarly<kPacks, Team> && weighed(p, p.x + row * p.shape.n)) {
+#pragma unroll
+            for (int k = 0; k < kPacks; k++) {
+                if (at[r].has(k)) {
+                    early[r][k].load(p, at[r].first + k * at[r].step);
+                }
+            }
         }
     }
 
-    terms t[kRows];
-    settle(p, team, x, at, t);
+    if (kCentred) {
+        begin_near(seen, t);
+    }
+    if (take<false>(p, team, x, at, t, moved)) {
+#pragma unroll 1
+        while (take<true>(p, team, x, at, t, moved)) {
+        }
+    }
 
     bool packed = rows::same_phase(p.x, static_cast<const T *>(p.out));
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
         T *out = p.out + row * p.shape.n;
-#pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            int i = at[r].first + k * at[r].step;
-            if (i < at[r].end && kEarly<Team> && even[r]) {
-                float w[kSize], b[kSize];
-                unpack(ahead[r].weight[k], w, T{});
-                unpack(ahead[r].bias[k], b, T{});
-                write_weighed(p, out + i, packed, t[r], rows::values_of(x[r], k).x, w, b);
-            } else if (i < at[r].end) {
-                write(p, out, i, packed, even[r], t[r], rows::values_of(x[r], k).x);
-            }
-        }
+        float y[kPackSize<T>], edge[1];
         if (at[r].edge >= 0) {
-            float edge[1] = {to_f32(x[r].edge)};
-            write(p, out, at[r].edge, false, false, t[r], edge);
+            float v[1] = {to_f32(x[r].edge)};
+            normalise(t[r], v, edge);
+            weigh(p, at[r].edge, p.shape.n, edge);
+            rows::store_values(out + at[r].edge, false, edge);
+        }
+        if (weighed(p, p.x + row * p.shape.n)) {
+#pragma unroll
+            for (int k = 0; k < kPacks; k++) {
+                int i = at[r].first + k * at[r].step;
+                if (at[r].has(k)) {
+                    if (!kEarly<kPacks, Team>) {
+                        early[r][k].load(p, i);
+                    }
+                    normalise(t[r], rows::values_of(x[r], k).x, y);
+                    early[r][k].apply(y);
+                    rows::store_values(out + i, packed, y);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < kPacks; k++) {
+                int i = at[r].first + k * at[r].step;
+                if (at[r].has(k)) {
+                    normalise(t[r], rows::values_of(x[r], k).x, y);
+                    weigh(p, i, p.shape.n, y);
+                    rows::store_values(out + i, packed, y);
+                }
+            }
         }
         if (row < p.shape.count && leads(team)) {
             t[r].save(p, row);
         }
     }
-}
-
-// ---- rows of teams that stay --------------------------------------------------------------------
-
-constexpr int kStayPacks = 4;     // of a thread
-constexpr int kStayThreads = 608; // of a multiprocessor, at 104 registers each
-
-// What a thread has of a row: the packs rank, rank + size, ... of rows that all start on 16-byte
-// boundaries. each() calls f(index of the first, elements).
-template <typename T> struct even_row {
-    static constexpr bool kPhased = false;
-
-    columns::unit<T, kPackSize<T>> x[kStayPacks];
-
-    __device__ void load(const operands<T> &p, const columns::place &at, int64_t r)
-    {
-#pragma unroll
-        for (int k = 0; k < kStayPacks; k++) {
-            int i = (at.rank + k * at.size) * kPackSize<T>;
-            if (i < p.shape.n) {
-                x[k].load(p.x + r * p.shape.n + i);
-            }
-        }
-    }
-
-    template <typename Function>
-    __device__ void each(const operands<T> &p, const columns::place &at, Function f)
-    {
-#pragma unroll
-        for (int k = 0; k < kStayPacks; k++) {
-            int i = (at.rank + k * at.size) * kPackSize<T>;
-            if (i < p.shape.n) {
-                float v[kPackSize<T>];
-                x[k].unpack(v);
-                f(i, v);
-            }
-        }
-    }
-};
-
-// The same of rows that start anywhere: whole packs, and the elements before and behind them.
-template <typename T> struct phased_row {
-    static constexpr bool kPhased = true;
-
-    rows::held<T, kStayPacks> x;
-    rows::span span;
-
-    __device__ void load(const operands<T> &p, const columns::place &at, int64_t r)
-    {
-        const T *row = p.x + r * p.shape.n;
-        int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
-        span = rows::span_of(row, p.shape, rank, team, at.rank / team);
-        rows::load(x, row, span);
-    }
-
-    template <typename Function>
-    __device__ void each(const operands<T> &, const columns::place &, Function f)
-    {
-#pragma unroll
-        for (int k = 0; k < kStayPacks; k++) {
-            int i = span.first + k * span.step;
-            if (i < span.end) {
-                for (uint32_t &word : x.pack[k].word) {
-                    ptx::opaque(word); // as in columns::unit
-                }
-                f(i, rows::values_of(x, k).x);
-            }
-        }
-        if (span.edge >= 0) {
-            float edge[1] = {to_f32(x.edge)};
-            f(span.edge, edge);
-        }
-    }
-};
-
-template <typename Row, typename T>
-__device__ inline float
-count_in_warp(const operands<T> &p, const columns::place &at, Row &row)
-{
-    float count[1][1] = {};
-    row.each(p, at, [&](int, const auto &x) {
-        count[0][0] += static_cast<float>(sizeof(x) / sizeof(float));
-    });
-    rows::reduce_lanes(count, rows::kWarp, rows::add{});
-    return count[0][0];
-}
-
-// A warp sums its elements and then their deviations from its own mean; the team's warps exchange
-// that once, and join it about the mean of all.
-template <typename Row, typename T, typename Team>
-__device__ inline void
-settle_staying(
-    const operands<T> &p, Team &team, const columns::place &at, float warp_count, Row &row,
-    terms &t)
-{
-    float mean[1][1] = {}, sums[1][2] = {};
-    if (kCentred) {
-        row.each(p, at, [&](int, const auto &x) {
-            for (float v : x) {
-                mean[0][0] += v * t.scale;
-            }
-        });
-        rows::reduce_lanes(mean, rows::kWarp, rows::add{});
-        mean[0][0] = warp_count > 0.0f ? mean[0][0] / warp_count : 0.0f;
-        t.mean = mean[0][0];
-    }
-    row.each(p, at, [&](int, const auto &x) {
-        for (float v : x) {
-            float d = t.deviation(v);
-            sums[0][0] += d;
-            sums[0][1] += d * d;
-        }
-    });
-    rows::reduce_lanes(sums, rows::kWarp, rows::add{});
-
-    float whole = static_cast<float>(p.shape.n);
-    if (at.size > rows::kWarp) {
-        float mine[4] = {warp_count, mean[0][0], sums[0][0], sums[0][1]};
-        int count = team.exchange(mine);
-        int lane = static_cast<int>(threadIdx.x) % rows::kWarp;
-        if (kCentred) {
-            mean[0][0] = 0.0f;
-            for (int from = lane; from < count; from += rows::kWarp) {
-                mean[0][0] += team.entry(0, from) * team.entry(1, from);
-            }
-            rows::reduce_lanes(mean, rows::kWarp, rows::add{});
-            t.mean = mean[0][0] / whole;
-        }
-        sums[0][0] = sums[0][1] = 0.0f;
-        for (int from = lane; from < count; from += rows::kWarp) {
-            float apart = kCentred ? team.entry(1, from) - t.mean : 0.0f;
-            float first = team.entry(2, from), moved = team.entry(0, from) * apart;
-            sums[0][0] += first + moved;
-            sums[0][1] += team.entry(3, from) + apart * (2.0f * first + moved);
-        }
-        team.next();
-        rows::reduce_lanes(sums, rows::kWarp, rows::add{});
-    }
-    t.settle(sums[0], whole, p.eps);
-}
-
-template <typename Row, typename T, typename Team>
-__device__ inline void
-stay_body(const operands<T> &p, Team &team)
-{
-    columns::place at = columns::place_in(team);
-    Row now, next;
-
-    next.load(p, at, at.team);
-    float warp_count = kCentred ? count_in_warp(p, at, next) : 0.0f;
-#pragma unroll 1
-    for (int64_t r = at.team; r < p.shape.count; r += at.teams) {
-        now = next;
-        if (r + at.teams < p.shape.count) {
-            next.load(p, at, r + at.teams);
-        }
-        if (kCentred && Row::kPhased) {
-            warp_count = count_in_warp(p, at, now);
-        }
-        terms t;
-        settle_staying(p, team, at, warp_count, now, t);
-        if (t.overflowed()) { // the whole team alike
-            settle_staying(p, team, at, warp_count, now, t);
-        }
-        const T *row = p.x + r * p.shape.n;
-        T *out = p.out + r * p.shape.n;
-        bool packed = !Row::kPhased || rows::same_phase(row, static_cast<const T *>(out));
-        bool even = !Row::kPhased || even_with(p, row);
-        now.each(p, at, [&](int i, const auto &x) { write(p, out, i, packed, even, t, x); });
-        if (at.rank == 0) {
-            t.save(p, r);
-        }
-    }
-}
-
-// Whether each row of all tensors starts on a 16-byte boundary.
-template <typename T>
-bool
-packed(const operands<T> &p)
-{
-    return p.shape.n % kPackSize<T> == 0 && phase_of(p.x) == 0 && phase_of(p.out) == 0 &&
-           phase_of(p.weight) == 0 && phase_of(p.bias) == 0;
 }
 
 template <typename T>
@@ -514,6 +376,7 @@ operands_of(
         mean,
         rstd,
         static_cast<float>(eps),
+        1.0f / static_cast<float>(N),
         {L, static_cast<int>(N), 0}};
 }
 

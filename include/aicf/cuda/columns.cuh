@@ -14,8 +14,7 @@ constexpr int kMine = 16;         // columns of a thread at most
 constexpr int kMostThreads = 512; // of a block
 constexpr int64_t kMachine = 132; // multiprocessors of the largest machines
 
-// ---- units
-// ---------------------------------------------------------------------------------------
+// ---- units --------------------------------------------------------------------------------------
 
 // 16 bytes, or one element, as they lie in memory.
 template <typename T, int kSize> struct unit {
@@ -76,45 +75,6 @@ coefficients(const T *from, bool packed, float (&c)[kSize])
         c[lane] = to_f32(value);
     }
 }
-
-// ---- blocks -------------------------------------------------------------------------------------
-
-// A block whose warps exchange several floats each at once, by one barrier.
-struct block_team {
-    static constexpr int kMostFloats = 4;
-
-    uint32_t round = 0;
-
-    __device__ static float (&room())[2][kMostFloats][rows::kMostWarps]
-    {
-        __shared__ float entries[2][kMostFloats][rows::kMostWarps];
-        return entries;
-    }
-
-    // As in mail_team.
-    template <int kCount> __device__ int exchange(const float (&v)[kCount])
-    {
-        static_assert(kCount <= kMostFloats, "");
-        if (threadIdx.x % rows::kWarp == 0) {
-#pragma unroll
-            for (int i = 0; i < kCount; i++) {
-                room()[round & 1][i][threadIdx.x / rows::kWarp] = v[i];
-            }
-        }
-        __syncthreads();
-        return static_cast<int>(blockDim.x) / rows::kWarp;
-    }
-
-    __device__ float entry(int i, int from)
-    {
-        return room()[round & 1][i][from];
-    }
-
-    __device__ void next()
-    {
-        round++;
-    }
-};
 
 // ---- clusters -----------------------------------------------------------------------------------
 
@@ -249,12 +209,6 @@ place_in(const rows::lanes_team &team)
 
 __device__ inline place
 place_in(const rows::block_team &)
-{
-    return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-}
-
-__device__ inline place
-place_in(const block_team &)
 {
     return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
 }
