@@ -7,7 +7,7 @@ template <typename T, int kSize>
 __global__ void
 __launch_bounds__(kMostThreads, 1) cluster(const operands<T> p)
 {
-    columns::mail_team team;
+    rows::cluster_team team;
     body<kSize, kColumns / kSize>(p, team);
 }
 

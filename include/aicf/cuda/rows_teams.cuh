@@ -152,14 +152,37 @@ struct block_team {
     }
 };
 
+// A cluster whose blocks send each other what they reduce, each with its count of bytes to a
+// barrier of the receiver: a barrier of the whole cluster would wait for the rows that are being
+// written. Two rooms take turns; one is written anew only after all have read it, since each warp
+// sends for the next reduction after it has read for this one.
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
 struct cluster_team {
     using place = span;
-    int round = 0;
-    bool met = false; // whether the blocks of the cluster are known to have started
+    static constexpr int kMostFloats = 2;
+    static constexpr int kEntries = kClusterBlocks * kMostWarps;
+
+    struct mail {
+        float entries[2][kMostFloats][kEntries];
+        uint64_t barrier[2];
+    };
+
+    uint32_t round = 0;
+    bool met = false; // whether the barriers of the cluster are known to be there
+
+    __device__ static mail &room()
+    {
+        __shared__ mail shared;
+        return shared;
+    }
 
     __device__ cluster_team()
     {
+        if (threadIdx.x == 0) {
+            ptx::barrier_init(ptx::shared_address(&room().barrier[0]), 1);
+            ptx::barrier_init(ptx::shared_address(&room().barrier[1]), 1);
+            ptx::barrier_init_fence();
+        }
         ptx::cluster_arrive();
     }
 
@@ -188,33 +211,38 @@ struct cluster_team {
         across(v, combine);
     }
 
-    // Each warp writes what it has into every block of the cluster.
+    // Each warp sends what it has to every block of the cluster.
     template <int kRows, int kCount, typename Combine>
     __device__ void across(float (&v)[kRows][kCount], Combine combine)
     {
-        static_assert(kRows == 1, "a cluster has one row");
-        constexpr int kEntries = kClusterBlocks * kMostWarps;
-        __shared__ float warps[2][kCount][kEntries];
+        static_assert(kRows == 1 && kCount <= kMostFloats, "a cluster has one row");
         int lane = static_cast<int>(threadIdx.x) % kWarp;
         int count = static_cast<int>(blockDim.x) / kWarp;
         int blocks = static_cast<int>(ptx::cluster_size());
         int mine =
             static_cast<int>(ptx::cluster_rank()) * count + static_cast<int>(threadIdx.x) / kWarp;
+        int turn = static_cast<int>(round & 1);
+        uint32_t barrier = ptx::shared_address(&room().barrier[turn]);
 
         if (!met) {
             ptx::cluster_wait();
             met = true;
         }
+        if (threadIdx.x == 0) {
+            ptx::barrier_expect(
+                barrier, static_cast<uint32_t>(kCount * blocks * count) * uint32_t{sizeof(float)});
+        }
         if (lane < blocks) {
+            uint32_t to = static_cast<uint32_t>(lane);
 #pragma unroll
             for (int i = 0; i < kCount; i++) {
-                uint32_t here = ptx::shared_address(&warps[round][i][mine]);
-                ptx::store_cluster(
-                    ptx::address_in_block(here, static_cast<uint32_t>(lane)), v[0][i]);
+                uint32_t here = ptx::shared_address(&room().entries[turn][i][mine]);
+                ptx::send_cluster(
+                    ptx::address_in_block(here, to), v[0][i], ptx::address_in_block(barrier, to));
             }
         }
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
+        __syncwarp();
+        ptx::barrier_wait(barrier, round >> 1 & 1);
 
 #pragma unroll
         for (int i = 0; i < kCount; i++) {
@@ -224,12 +252,12 @@ struct cluster_team {
             float other[kCount];
 #pragma unroll
             for (int i = 0; i < kCount; i++) {
-                other[i] = warps[round][i][from];
+                other[i] = room().entries[turn][i][from];
             }
             combine(v[0], other);
         }
         reduce_lanes(v, kWarp, combine);
-        round ^= 1;
+        round++;
     }
 };
 #endif
