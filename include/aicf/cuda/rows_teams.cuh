@@ -142,12 +142,12 @@ struct block_team {
             }
         }
         __syncthreads();
-        int from = lane % kMostWarps;
+        int width = count <= 4 ? 4 : kMostWarps, from = lane % width; // few warps, few shuffles
 #pragma unroll
         for (int i = 0; i < kCount; i++) {
             v[0][i] = from < count ? warps[round][i][from] : Combine::identity(i);
         }
-        reduce_lanes(v, kMostWarps, combine);
+        reduce_lanes(v, width, combine);
         round ^= 1;
     }
 };
