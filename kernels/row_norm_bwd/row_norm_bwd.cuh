@@ -149,6 +149,23 @@ over_rows(const operands<T> &p, Team &team, const place &at, sums<kSize, kUnits>
     }
 }
 
+// To an address on a boundary of as many bytes, at most 16 at once: element by element, a warp's
+// stores were 32 sectors each.
+template <int kSize>
+__device__ inline void
+store_sums(float *to, const float (&sum)[kSize])
+{
+    if constexpr (kSize == 1) {
+        *to = sum[0];
+    } else {
+#pragma unroll
+        for (int lane = 0; lane < kSize; lane += 4) {
+            *reinterpret_cast<float4 *>(to + lane) =
+                make_float4(sum[lane], sum[lane + 1], sum[lane + 2], sum[lane + 3]);
+        }
+    }
+}
+
 // The body of teams of a block or more: what a team has goes to the workspace.
 template <int kSize, int kUnits, typename T, typename Team>
 __device__ inline void
@@ -165,11 +182,10 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
     for (int k = 0; k < kUnits; k++) {
         int64_t u = at.rank + k * at.size;
-#pragma unroll
-        for (int lane = 0; lane < kSize && u < p.N / kSize; lane++) {
-            gw[u * kSize + lane] = s.gw[k][lane];
+        if (u < p.N / kSize) {
+            store_sums(gw + u * kSize, s.gw[k]);
             if (kCentred) {
-                gb[u * kSize + lane] = s.gb[k][lane];
+                store_sums(gb + u * kSize, s.gb[k]);
             }
         }
     }
