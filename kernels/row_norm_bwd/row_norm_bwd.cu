@@ -7,13 +7,15 @@ namespace aicf::AICF_OP {
 // ---- rows of lanes ------------------------------------------------------------------------------
 
 constexpr int kLanesBlock = 256;
+constexpr int64_t kFewRows = 2 * kMachine * kLanesBlock / rows::kWarp; // two a warp
 
 // The teams of a block add up what they have; the block is one row of the workspace.
 template <typename T, int kSize, int kUnits>
 __global__ void
-__launch_bounds__(kLanesBlock, 2) lanes(const operands<T> p)
+__launch_bounds__(kLanesBlock, kSize *kUnits <= kColumns ? 2 : 1) lanes(const operands<T> p)
 {
-    __shared__ float room[kSize * kUnits * kLanesBlock];
+    constexpr int kPitch = kLanesBlock + rows::kWarp / kSize; // columns side by side: no conflicts
+    __shared__ float room[kSize * kUnits * kPitch];
     rows::lanes_team team = {p.width};
     place at = columns::place_in(team);
     sums<kSize, kUnits> s;
@@ -22,26 +24,23 @@ __launch_bounds__(kLanesBlock, 2) lanes(const operands<T> p)
     if (!p.partial) {
         return;
     }
+    int shift = p.width == rows::kWarp ? 5 : 4;
     for (int kind = 0; kind < kKinds; kind++) {
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kSize * kUnits; i++) {
             const auto &sum = kind == 0 ? s.gw : s.gb;
-            room[i * kLanesBlock + threadIdx.x] = sum[i / kSize][i % kSize];
+            room[i * kPitch + static_cast<int>(threadIdx.x)] = sum[i / kSize][i % kSize];
         }
         __syncthreads();
         float *to = p.partial + (blockIdx.x * int64_t{kKinds} + kind) * p.N;
-        for (int j = static_cast<int>(threadIdx.x); j < kSize * kUnits * p.width;
-             j += kLanesBlock) {
-            int i = j / p.width, rank = j % p.width;
-            int column = (rank + i / kSize * p.width) * kSize + i % kSize;
+        for (int column = static_cast<int>(threadIdx.x); column < p.N; column += kLanesBlock) {
+            int u = column / kSize, i = (u >> shift) * kSize + column % kSize;
             float sum = 0.0f;
-            for (int from = rank; from < kLanesBlock; from += p.width) {
-                sum += room[i * kLanesBlock + from];
+            for (int from = u & (p.width - 1); from < kLanesBlock; from += p.width) {
+                sum += room[i * kPitch + from];
             }
-            if (column < p.N) {
-                to[column] = sum;
-            }
+            to[column] = sum;
         }
     }
 }
@@ -87,7 +86,7 @@ template <typename T>
 aicf_status
 run_held(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
 {
-    constexpr int kSize = kPackSize<T>;
+    constexpr int kSize = kPackSize<T>, kWide = 32 / kSize;
     if (packed(p)) {
         int64_t units = ceil_div(p.N, kSize * rows::kWarp);
         if (units <= 1) {
@@ -95,6 +94,9 @@ run_held(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
         }
         if (units <= 2) {
             return launch_lanes<T, kSize, 2>(p, out, stream);
+        }
+        if (units <= kWide && p.L <= kFewRows) {
+            return launch_lanes<T, kSize, kWide>(p, out, stream);
         }
         return launch_block<T, kSize>(p, out, stream);
     }
