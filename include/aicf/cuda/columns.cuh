@@ -110,16 +110,6 @@ place_in(const rows::block_team &)
     return {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
 }
 
-#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
-__device__ inline place
-place_in(const rows::cluster_team &)
-{
-    int blocks = static_cast<int>(ptx::cluster_size()), size = static_cast<int>(blockDim.x);
-    int rank = static_cast<int>(ptx::cluster_rank()) * size + static_cast<int>(threadIdx.x);
-    return {blockIdx.x / blocks, gridDim.x / blocks, rank, blocks * size};
-}
-#endif
-
 } // namespace aicf::columns
 
 #endif

@@ -301,6 +301,24 @@ barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+// `bytes` of global memory to shared memory, a multiple of 16 between addresses on 16-byte
+// boundaries; they are counted by `barrier`.
+__device__ inline void
+copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+// What this thread wrote to shared memory comes before the copies that are made after a barrier.
+__device__ inline void
+copy_bulk_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // x to the cluster's address `there`, and its 4 bytes to the count of `barrier`, of the same block.
 __device__ inline void
 send_cluster(uint32_t there, float x, uint32_t barrier)
