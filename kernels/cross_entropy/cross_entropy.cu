@@ -183,7 +183,7 @@ __global__ void
 __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
 {
     float sums[2] = {};
-    ptx::let_next_launch_begin();
+    rows::begin();
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         lanes_rows<kPacks>(p, rows::lanes_team(p.team, i), sums);
     }
@@ -216,7 +216,7 @@ __launch_bounds__(kBlock, kBlocks) block_per_row(const operands<T> p)
     rows::shape shape = {p.jobs, static_cast<int>(p.rule.C), 0, true, 0};
     rows::block_team team;
     float sums[2] = {};
-    ptx::let_next_launch_begin();
+    rows::begin();
     for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x) {
         const T *line = p.logits + row * p.rule.C;
         int64_t target = p.rule.target_of(row);
@@ -265,7 +265,7 @@ __launch_bounds__(kBlock, kBlocks) columns(const operands<T> p)
     int column = static_cast<int>(threadIdx.x) % p.team;
     int turn = static_cast<int>(threadIdx.x) / p.team, turns = kBlock / p.team;
     float sums[2] = {};
-    ptx::let_next_launch_begin();
+    rows::begin();
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         int64_t n = i / p.tiles, r = i % p.tiles * p.team + column;
         bool mine = r < p.R;
@@ -302,7 +302,7 @@ __launch_bounds__(kCombine)
     combine(const float *parts, int count, bool mean, T *out, float *divisor)
 {
     float v[1][2] = {};
-    ptx::wait_for_launch_before();
+    rows::begin();
 #pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kCombine) {
         float2 pair = reinterpret_cast<const float2 *>(parts)[i];
@@ -340,12 +340,12 @@ launch_lines(
     aicf_status status = aicf_ok();
     if (blocks > 0 || (none && divisor)) {
         unsigned grid = static_cast<unsigned>(blocks > 0 ? blocks : 1);
-        status = aicf::launch(kernel, grid, static_cast<unsigned>(block), 0, stream, q);
+        status = launch_waiting(kernel, grid, static_cast<unsigned>(block), 0, stream, q);
     }
     if (status.kind || none) {
         return status;
     }
-    return aicf::launch_waiting(
+    return launch_waiting(
         combine<T>, 1, kCombine, 0, stream, q.parts, static_cast<int>(blocks),
         reduction == AICF_CROSS_ENTROPY_REDUCTION_MEAN, out, divisor);
 }

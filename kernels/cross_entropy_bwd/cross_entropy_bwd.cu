@@ -70,6 +70,7 @@ __global__ void
 __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
 {
     constexpr int kRows = rows::kRowsOf<kPacks>;
+    rows::begin();
     rows::lanes_team team(p.team);
     rows::shape shape = {p.lines, static_cast<int>(p.rule.C), p.team};
     rows::held<T, kPacks> x[kRows];
@@ -96,6 +97,7 @@ template <typename T>
 __global__ void
 __launch_bounds__(kBlock) parts_of_rows(const operands<T> p)
 {
+    rows::begin();
     int64_t row = blockIdx.x / p.splits, begin = blockIdx.x % p.splits * p.share;
     int64_t end = begin + p.share < p.rule.C ? begin + p.share : p.rule.C;
     const T *in[1] = {p.logits + row * p.rule.C};
@@ -120,6 +122,7 @@ template <typename T>
 __global__ void
 __launch_bounds__(kBlock) columns(const operands<T> p)
 {
+    rows::begin();
     int64_t tile = blockIdx.x % p.tiles, part = blockIdx.x / p.tiles;
     int64_t n = part / p.splits, begin = part % p.splits * p.share;
     int64_t end = begin + p.share < p.rule.C ? begin + p.share : p.rule.C;
@@ -146,6 +149,7 @@ __global__ void
 __launch_bounds__(kBlock) weigh(const T *weight, int64_t C, float *sum)
 {
     float v[1][1] = {};
+    rows::begin();
     for (int64_t c = threadIdx.x; c < C; c += kBlock) {
         v[0][0] += to_f32(weight[c]);
     }
@@ -168,7 +172,7 @@ sum_weights(operands<T> *p, void *workspace, aicf_stream stream)
     }
     float *sum = static_cast<float *>(workspace);
     p->weights = sum;
-    return aicf::launch(weigh<T>, 1, kBlock, 0, stream, p->rule.weight, p->rule.C, sum);
+    return launch_waiting(weigh<T>, 1, kBlock, 0, stream, p->rule.weight, p->rule.C, sum);
 }
 
 template <typename T>
@@ -209,7 +213,7 @@ launch_rows(operands<T> p, void *workspace, aicf_stream stream)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(kernel, static_cast<unsigned>(blocks), block, 0, stream, p);
+    return launch_waiting(kernel, static_cast<unsigned>(blocks), block, 0, stream, p);
 }
 
 template <typename T>
@@ -227,7 +231,7 @@ launch_columns(operands<T> p, void *workspace, aicf_stream stream)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(columns<T>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+    return launch_waiting(columns<T>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
 } // namespace aicf::cross_entropy_bwd

@@ -31,7 +31,8 @@
 //                            [&](float v) { return v / sum[r][0]; }, x[r]);
 //     }
 //
-// Reductions are xor-shuffles and sums in a fixed order: the same bits at every run.
+// Reductions are xor-shuffles and sums in a fixed order: the same bits at every run. A launch may
+// start while the one before it ends, and waits for it on the device.
 #ifndef AICF_CUDA_ROWS_CUH
 #define AICF_CUDA_ROWS_CUH
 
@@ -41,6 +42,14 @@
 #include <aicf/cuda/rows_teams.cuh>
 
 namespace aicf::rows {
+
+// At the head of a kernel that is launched by launch_waiting.
+__device__ inline void
+begin()
+{
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before();
+}
 
 // Rows of a team of lanes that hold so many packs of each.
 template <int kPacks> constexpr int kRowsOf = kPacks == 1 ? 2 : 1;
@@ -113,7 +122,7 @@ launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
         unsigned blocks = static_cast<unsigned>(p.shape.count);
         p.shape.lines = deal_by_lines(p.shape, k.item, packs, kBlockPacks);
         packs += p.shape.lines ? kLinePacks - 1 : 0;
-        return aicf::launch(k.block, blocks, threads_for(packs, k.packs), 0, stream, p);
+        return launch_waiting(k.block, blocks, threads_for(packs, k.packs), 0, stream, p);
     }
     int power = power_for(packs);
     p.shape.team = team_for(packs);
@@ -132,7 +141,7 @@ launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
     if (whole && fills >= 0 && k.whole_lanes[fills]) {
         kernel = k.whole_lanes[fills];
     }
-    return aicf::launch(kernel, blocks, block, 0, stream, p);
+    return launch_waiting(kernel, blocks, static_cast<unsigned>(block), 0, stream, p);
 }
 
 // The same by clusters. Requires n * item <= 16 * kBlockPacks * kClusterBlocks.
@@ -168,6 +177,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     __global__ void __launch_bounds__(rows::kLanesBlock) lanes(const operands<T> p)           \
     {                                                                                         \
         rows::lanes_team team(p.shape.team);                                                  \
+        rows::begin();                                                                        \
         body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                         \
     }                                                                                         \
     template <typename T>                                                                     \
@@ -176,6 +186,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
         block(const operands<T> p)                                                            \
     {                                                                                         \
         rows::block_team team;                                                                \
+        rows::begin();                                                                        \
         body<most, 1>(p, team);                                                               \
     }                                                                                         \
     template <typename T> rows::kernels<operands<T>> kernels_of()                             \
@@ -195,6 +206,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     __global__ void __launch_bounds__(rows::kLanesBlock) whole_lanes(const operands<T> p) \
     {                                                                                     \
         rows::whole_lanes_team<kWidth> team;                                              \
+        rows::begin();                                                                    \
         body<kPacks, rows::kRowsOf<kPacks>>(p, team);                                     \
     }                                                                                     \
     template <typename T> rows::kernels<operands<T>> all_kernels_of()                     \
