@@ -1,6 +1,6 @@
 // out[i] = weight[idx[i]] (cuda): rows of dense arrays, which are only moved, so that kernels are
 // one a size; NaN for an index outside of weight, of which nothing is read.
-//   packs    rows of whole 16 bytes at such addresses: a thread moves a pack
+//   packs    rows of whole 16 bytes at such addresses: a thread moves some of them
 //   scalar   any other: element by element
 // Bound by bytes.
 #include <aicf_ops/embedding.h>
@@ -12,7 +12,11 @@
 
 namespace aicf::embedding {
 
-constexpr int kBlock = 256;
+constexpr int kBlock = 128;
+// Packs of a thread where there are so many of all that the threads still fill the machine: each
+// waits for its index first, so that with one pack a thread too few bytes are on their way.
+constexpr int kUnits = 4;
+constexpr int64_t kMany = kUnits * 132 * 1024;
 // A NaN as f32, and as each of two 16-bit floats.
 constexpr uint32_t kNaN = 0x7fffffff;
 
@@ -21,8 +25,9 @@ template <typename I> struct operands {
     const I *idx;
     void *out;
     int64_t V;
-    digits row; // units of a row
-    int64_t units;
+    int64_t units; // of a row
+    digits strips; // threads of a row: one has the units strip, strip + strips, ...
+    int64_t threads;
 };
 
 __device__ inline words
@@ -43,38 +48,52 @@ nan_of(uint16_t)
     return static_cast<uint16_t>(kNaN >> 16);
 }
 
-// A unit a thread: a unit waits for its index, and more blocks hide that better than more units of
-// a thread, which besides leave multiprocessors idle at the end (H200, 12.6 MB of 16-bit rows:
-// 0.79 of the copy rate with four).
-template <typename Unit, typename I>
+// Some units of a row a thread: their index is read once, and all are on their way together.
+template <int kUnits, typename Unit, typename I>
 __device__ inline void
 move(const operands<I> &p)
 {
-    int64_t unit = blockIdx.x * int64_t{kBlock} + threadIdx.x;
-    if (unit >= p.units) {
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before();
+    int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    if (thread >= p.threads) {
         return;
     }
-    int64_t row = unit, column = p.row.take(row);
+    int64_t row = thread, column = p.strips.take(row), units = p.units;
     int64_t v = p.idx[row];
-    Unit held = nan_of(Unit{});
-    if (v >= 0 && v < p.V) {
-        held = static_cast<const Unit *>(p.weight)[v * p.row.size + column];
+    bool there = v >= 0 && v < p.V;
+    const Unit *from = static_cast<const Unit *>(p.weight) + (there ? v * units : 0);
+    Unit *to = static_cast<Unit *>(p.out) + row * units;
+    Unit held[kUnits];
+#pragma unroll
+    for (int u = 0; u < kUnits; u++) {
+        int64_t i = column + u * p.strips.size;
+        held[u] = nan_of(Unit{});
+        if (there && i < units) {
+            held[u] = from[i];
+        }
     }
-    static_cast<Unit *>(p.out)[unit] = held;
+#pragma unroll
+    for (int u = 0; u < kUnits; u++) {
+        int64_t i = column + u * p.strips.size;
+        if (i < units) {
+            to[i] = held[u];
+        }
+    }
 }
 
-template <typename I>
+template <int kUnits, typename I>
 __global__ void
 __launch_bounds__(kBlock) packs(const __grid_constant__ operands<I> p)
 {
-    move<words>(p);
+    move<kUnits, words>(p);
 }
 
 template <typename Unit, typename I>
 __global__ void
 __launch_bounds__(kBlock) scalar(const __grid_constant__ operands<I> p)
 {
-    move<Unit>(p);
+    move<1, Unit>(p);
 }
 
 template <int kItem, typename I>
@@ -85,11 +104,15 @@ launch(
 {
     using element = std::conditional_t<kItem == 4, uint32_t, uint16_t>;
     bool whole = D * kItem % kPackBytes == 0 && phase_of(weight) == 0 && phase_of(out) == 0;
-    int64_t row = whole ? D * kItem / kPackBytes : D;
-    operands<I> p = {weight, idx, out, V, digits_of(row, A * row), A * row};
-    return aicf::launch(
-        whole ? packs<I> : scalar<element, I>, static_cast<unsigned>(ceil_div(A * row, kBlock)),
-        kBlock, 0, stream, p);
+    int64_t units = whole ? D * kItem / kPackBytes : D;
+    bool many = whole && A * units >= kMany;
+    int64_t strips = many ? ceil_div(units, kUnits) : units;
+    operands<I> p = {weight, idx, out, V, units, digits_of(strips, A * strips), A * strips};
+    return launch_waiting(
+        many    ? packs<kUnits, I>
+        : whole ? packs<1, I>
+                : scalar<element, I>,
+        static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream, p);
 }
 
 } // namespace aicf::embedding
