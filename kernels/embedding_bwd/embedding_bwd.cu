@@ -4,13 +4,15 @@
 //   count, scatter   once for each 8 bits of v: what of each digit there is in each block's share,
 //                    and where it goes, in order. The first pass reads idx, where padding_idx and
 //                    what lies outside of gw become V, and so end up behind all others.
-//   rank             instead, of so few places that one block compares them all
+//   rank             instead, of places that one block can compare
 //   bounds           where the places of each v begin; of few, whoever wants to know looks for it
 //   pieces           sums of pieces of those v that have many places
 //   rows             gw, from the places of a v or from its pieces
+//   few              all of it, from so few places that each block looks through them
 // Bound by bytes.
 #include <aicf_ops/embedding_bwd.h>
 
+#include "few.cuh"
 #include "sums.cuh"
 
 namespace aicf::embedding_bwd {
@@ -43,8 +45,8 @@ aicf_status
 launch_pass(Keys from, const pass &p, aicf_stream stream)
 {
     unsigned blocks = static_cast<unsigned>(p.blocks);
-    aicf_status status = aicf::launch(count<Keys>, blocks, kBlock, 0, stream, from, p);
-    return status.kind ? status : aicf::launch(scatter<Keys>, blocks, kBlock, 0, stream, from, p);
+    aicf_status status = launch_waiting(count<Keys>, blocks, kBlock, 0, stream, from, p);
+    return status.kind ? status : launch_waiting(scatter<Keys>, blocks, kBlock, 0, stream, from, p);
 }
 
 // Leaves the sorted keys and places in keys[which] and places[which].
@@ -79,7 +81,7 @@ launch_sums(operands<T> p, int64_t slots, aicf_stream stream)
     p.strips = digits_of(strips, (slots > p.V ? slots : p.V) * strips);
     if (slots > 0) {
         p.threads = slots * strips;
-        aicf_status status = aicf::launch(
+        aicf_status status = launch_waiting(
             pieces<T, kSize>, static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream,
             p);
         if (status.kind) {
@@ -87,7 +89,7 @@ launch_sums(operands<T> p, int64_t slots, aicf_stream stream)
         }
     }
     p.threads = p.V * strips;
-    return aicf::launch(
+    return launch_waiting(
         rows<T, kSize>, static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream, p);
 }
 
@@ -97,21 +99,26 @@ launch(
     const T *gy, const I *idx, T *gw, int64_t n, int64_t D, int64_t V, int64_t padding,
     void *workspace, aicf_stream stream)
 {
-    int64_t most = ceil_div(n, kLeastPiece) < kMostPieces ? ceil_div(n, kLeastPiece) : kMostPieces;
-    int64_t piece = n == 0 ? 1 : ceil_div(n, most), slots = n == 0 ? 0 : 2 * ceil_div(n, piece);
-    room r(workspace, n, D, 2 * most);
     raw_keys<I> from = {idx, V, padding};
+    bool whole = D % kPackSize<T> == 0 && phase_of(gy) == 0 && phase_of(gw) == 0;
+    if (n <= kFewest) {
+        return whole ? launch_few<kPackSize<T>>(gy, gw, from, n, D, stream)
+                     : launch_few<1>(gy, gw, from, n, D, stream);
+    }
+    int64_t most = ceil_div(n, kLeastPiece) < kMostPieces ? ceil_div(n, kLeastPiece) : kMostPieces;
+    int64_t piece = ceil_div(n, most), slots = 2 * ceil_div(n, piece);
+    room r(workspace, n, D, 2 * most);
     int which = 0;
     aicf_status status = aicf_ok();
     if (n > kFew) {
         status = sort(from, r, n, &which, stream);
-    } else if (n > 0) {
-        status = aicf::launch(
+    } else {
+        status = launch_waiting(
             rank<raw_keys<I>>, 1, kFew, 0, stream, from, r.keys[0], r.places[0],
             static_cast<int>(n));
     }
     if (!status.kind && n > kFew) {
-        status = aicf::launch(
+        status = launch_waiting(
             bounds, static_cast<unsigned>(ceil_div(V + 1, kBlock)), kBlock, 0, stream,
             r.keys[which], r.begin, n, V);
     }
@@ -131,7 +138,6 @@ launch(
                      {},
                      0};
     slots = piece < n ? slots : 0; // none has more places than all
-    bool whole = D % kPackSize<T> == 0 && phase_of(gy) == 0 && phase_of(gw) == 0;
     return whole ? launch_sums<T, kPackSize<T>>(p, slots, stream)
                  : launch_sums<T, 1>(p, slots, stream);
 }

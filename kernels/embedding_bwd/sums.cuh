@@ -113,6 +113,8 @@ __global__ void
 __launch_bounds__(kBlock) pieces(const __grid_constant__ operands<T> p)
 {
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before();
     if (thread >= p.threads) {
         return;
     }
@@ -144,6 +146,8 @@ __global__ void
 __launch_bounds__(kBlock) rows(const __grid_constant__ operands<T> p)
 {
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before();
     if (thread >= p.threads) {
         return;
     }
