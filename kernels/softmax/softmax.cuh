@@ -57,19 +57,13 @@ using map = AICF_MAP(AICF_OP);
 
 constexpr int kMostPacks = 8;
 
+// Of rows that are held.
 template <int kPacks, int kRows, typename T, typename Team>
 __device__ inline void
-body(const operands<T> &p, Team &team)
+rest(
+    const operands<T> &p, Team &team, rows::held<T, kPacks> (&x)[kRows],
+    const typename Team::place (&at)[kRows])
 {
-    rows::held<T, kPacks> x[kRows];
-    typename Team::place at[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; r++) {
-        int64_t row = team.row(r, kRows);
-        at[r] = team.span_of(p.x, p.shape, row);
-        rows::load(x[r], p.x + row * p.shape.n, at[r]);
-    }
-
     float top[kRows][1];
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
@@ -103,6 +97,21 @@ body(const operands<T> &p, Team &team)
         rows::forget(x[r]);
         rows::store(out, at[r], packed, map(both[r][0], both[r][1]), x[r]);
     }
+}
+
+template <int kPacks, int kRows, typename T, typename Team>
+__device__ inline void
+body(const operands<T> &p, Team &team)
+{
+    rows::held<T, kPacks> x[kRows];
+    typename Team::place at[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+        int64_t row = team.row(r, kRows);
+        at[r] = team.span_of(p.x, p.shape, row);
+        rows::load(x[r], p.x + row * p.shape.n, at[r]);
+    }
+    rest(p, team, x, at);
 }
 
 struct math {

@@ -4,16 +4,26 @@
 namespace aicf::AICF_OP {
 
 AICF_ROWS_CLUSTER_KERNEL(operands, kMostPacks)
+AICF_ROWS_STAY_KERNEL(operands)
+
+template <typename T>
+aicf_status
+launch(const operands<T> &p, aicf_stream stream)
+{
+    constexpr int kItem = static_cast<int>(sizeof(T));
+    if (kItem == 2 && rows::may_stay(p.shape, int64_t{p.shape.n} * kItem / kPackBytes)) {
+        return rows::launch_stay(stay<T>, kItem, p, stream);
+    }
+    return rows::launch_cluster(cluster<T>, kItem, kMostPacks, p, stream);
+}
 
 } // namespace aicf::AICF_OP
 
-#define LAUNCHER(T, suffix)                                                                  \
-    aicf_status AICF_LAUNCHER_OF(AICF_OP, cluster, suffix)(                                  \
-        const T *x, T *out, int64_t L, int64_t N, int64_t, int64_t, aicf_stream stream)      \
-    {                                                                                        \
-        return aicf::rows::launch_cluster(                                                   \
-            aicf::AICF_OP::cluster<aicf::device_t<T>>, sizeof(T), aicf::AICF_OP::kMostPacks, \
-            aicf::AICF_OP::operands_of(x, out, L, N), stream);                               \
+#define LAUNCHER(T, suffix)                                                             \
+    aicf_status AICF_LAUNCHER_OF(AICF_OP, cluster, suffix)(                             \
+        const T *x, T *out, int64_t L, int64_t N, int64_t, int64_t, aicf_stream stream) \
+    {                                                                                   \
+        return aicf::AICF_OP::launch(aicf::AICF_OP::operands_of(x, out, L, N), stream); \
     }
 
 LAUNCHER(float, f32)

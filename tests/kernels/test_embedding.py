@@ -60,6 +60,19 @@ def test_embedding(
         assert_same(array_of(out), array_of(weight[idx.long()]), f"embedding {V} {D} {shape}")
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-embedding-values")
+@pytest.mark.parametrize("D", [776, 768])
+def test_so_many_rows_that_a_thread_has_some_packs(D: int) -> None:
+    weight, idx = random((300, D), "bf16", "cuda"), words(5700, 300).to("cuda")
+    idx[7] = 300
+    out = poisoned((5700, D), "bf16", "cuda")
+    call("embedding", "bf16_i64", weight, idx, out)
+    assert bool(out[7].isnan().all())
+    idx[7], out[7] = 0, weight[0]
+    assert torch.equal(out, weight[idx])
+
+
 @pytest.mark.promise("KERNELS-embedding-values", "A3")
 @pytest.mark.parametrize("index", INDEX)
 @pytest.mark.parametrize("dtype", FLOATS)

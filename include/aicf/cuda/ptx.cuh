@@ -123,6 +123,16 @@ store_global(void *p, const uint32_t (&x)[4])
                  : "memory");
 }
 
+// 16 bytes from shared memory.
+__device__ inline void
+load_shared(uint32_t from, uint32_t (&word)[4])
+{
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(from)
+                 : "memory");
+}
+
 // ---- asynchronous copies ------------------------------------------------------------------------
 
 // 16 bytes to shared memory, of which the first `bytes` come from `from` and the rest are zeros;

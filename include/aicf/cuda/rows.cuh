@@ -6,6 +6,8 @@
 //   block    a block a row, up to kBlockPacks packs
 //   cluster  2, 4 or 8 blocks a row (sm_90), which exchange what they reduce through the shared
 //            memory of each other
+//   stay     many rows of a block each: blocks that stay, with the next row on its way to shared
+//            memory while one is computed with
 //   stream   no registers to hold a row in: a pass over one of any length, some packs ahead
 //
 // A row starts at any address. Its whole packs are dealt to the team one by one, so that neighbours
@@ -37,6 +39,7 @@
 #define AICF_CUDA_ROWS_CUH
 
 #include <aicf/cuda/launch.cuh>
+#include <aicf/cuda/rows_ahead.cuh>
 #include <aicf/cuda/rows_held.cuh>
 #include <aicf/cuda/rows_stream.cuh>
 #include <aicf/cuda/rows_teams.cuh>
@@ -65,6 +68,7 @@ template <typename P> struct kernels {
 };
 
 constexpr int kLanesBlock = 128;
+constexpr int kStayPacks = 8;          // of a thread of a block that stays
 constexpr int64_t kEnoughBlocks = 264; // two a multiprocessor of the largest machines
 
 inline unsigned
@@ -168,6 +172,34 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     return aicf::launch_cluster(kernel, blocks, threads, parts, stream, p);
 }
 
+// Whether rows of so many packs are for blocks that stay: none would fit into less, and each block
+// has some of them.
+inline bool
+may_stay(const shape &s, int64_t packs)
+{
+    int64_t most = kThreads * int64_t{kStayPacks};
+    return packs > kBlockPacks && packs + kLinePacks - 1 <= most && s.count >= 4 * kMachine;
+}
+
+template <typename P>
+aicf_status
+launch_stay(void (*kernel)(P), int item, P p, aicf_stream stream)
+{
+    int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
+    p.shape.lines = deal_by_lines(p.shape, item, packs, kThreads * int64_t{kStayPacks});
+    packs += p.shape.lines ? kLinePacks - 1 : 0;
+    unsigned threads = threads_for(packs, kStayPacks);
+    int64_t blocks = kMachine * (kThreads / threads);
+    blocks = blocks < p.shape.count ? blocks : p.shape.count;
+    aicf_status status = allow_shared(kernel, ahead_bytes(kStayPacks, kThreads));
+    if (status.kind) {
+        return status;
+    }
+    return launch_waiting(
+        kernel, static_cast<unsigned>(blocks), threads, ahead_bytes(kStayPacks, threads), stream,
+        p);
+}
+
 } // namespace aicf::rows
 
 // The kernels of an op, in its own namespace, made of its `body`; `most`: packs of a row that a
@@ -217,6 +249,29 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
         k.whole_lanes[2] = whole_lanes<T, 2, rows::kWarp>;                                \
         k.whole_lanes[3] = whole_lanes<T, 4, rows::kWarp>;                                \
         return k;                                                                         \
+    }
+
+// The one of blocks that stay, of `rest`, which is `body` behind its loads.
+#define AICF_ROWS_STAY_KERNEL(operands)                                             \
+    template <typename T>                                                           \
+    __global__ void __launch_bounds__(rows::kThreads, 1) stay(const operands<T> p)  \
+    {                                                                               \
+        extern __shared__ words slots[];                                            \
+        rows::staying_team team;                                                    \
+        rows::ahead<T, rows::kStayPacks> next(slots);                               \
+        rows::begin();                                                              \
+        next.ask(p.x + team.at * p.shape.n, team.span_of(p.x, p.shape, team.at));   \
+        _Pragma("unroll 1") while (team.at < p.shape.count)                         \
+        {                                                                           \
+            rows::held<T, rows::kStayPacks> x[1];                                   \
+            rows::span at[1] = {next.take(x[0])};                                   \
+            int64_t then = team.at + gridDim.x;                                     \
+            if (then < p.shape.count) {                                             \
+                next.ask(p.x + then * p.shape.n, team.span_of(p.x, p.shape, then)); \
+            }                                                                       \
+            rest<rows::kStayPacks, 1>(p, team, x, at);                              \
+            team.at = then;                                                         \
+        }                                                                           \
     }
 
 // The one for sm_90 and later, in a source of its own.

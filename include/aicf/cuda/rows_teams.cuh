@@ -97,7 +97,8 @@ struct lanes_team {
     }
 };
 
-struct block_team {
+// Of up to kWarps warps.
+template <int kWarps> struct block_team_of {
     using place = span;
     int round = 0; // two buffers take turns, so that one barrier a reduction is enough
 
@@ -129,7 +130,7 @@ struct block_team {
     __device__ void across(float (&v)[kRows][kCount], Combine combine)
     {
         static_assert(kRows == 1, "a block has one row");
-        __shared__ float warps[2][kCount][kMostWarps];
+        __shared__ float warps[2][kCount][kWarps];
         int lane = static_cast<int>(threadIdx.x) % kWarp;
         int count = static_cast<int>(blockDim.x) / kWarp;
 
@@ -142,13 +143,25 @@ struct block_team {
             }
         }
         __syncthreads();
-        int width = count <= 4 ? 4 : kMostWarps, from = lane % width; // few warps, few shuffles
+        int width = count <= 4 ? 4 : kWarps, from = lane % width; // few warps, few shuffles
 #pragma unroll
         for (int i = 0; i < kCount; i++) {
             v[0][i] = from < count ? warps[round][i][from] : Combine::identity(i);
         }
         reduce_lanes(v, width, combine);
         round ^= 1;
+    }
+};
+
+using block_team = block_team_of<kMostWarps>;
+
+// A block that goes from row to row.
+struct staying_team : block_team_of<kWarp> {
+    int64_t at = blockIdx.x;
+
+    __device__ int64_t row(int, int) const
+    {
+        return at;
     }
 };
 
