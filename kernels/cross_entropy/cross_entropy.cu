@@ -3,7 +3,8 @@
 // they are not NULL. Logits are read once. Bound by bytes.
 //
 //   lanes_per_row  R = 1 and few classes: a row in the registers of up to a warp
-//   block_per_row  R = 1 and many: a block reads a row some packs ahead, with running totals
+//   stay           R = 1 and many: a warp or a block goes from row to row with running totals,
+//                  the next packs always on their way to shared memory
 //   columns        R > 1: threads side by side along R and, in turns, along C
 //
 // Where there is one result, each block of these sums its lines in a fixed order into the
@@ -15,8 +16,9 @@
 namespace aicf::cross_entropy {
 
 constexpr int kBlock = 256;
-constexpr int kAhead = 8;  // packs of a thread on their way: 128 KiB of a multiprocessor that holds
-constexpr int kBlocks = 4; // so many blocks
+// Packs of a thread in a stage, and stages on their way: 128 KiB of a multiprocessor that holds
+constexpr int kAhead = 4, kStages = 2;
+constexpr int kBlocks = 4;                 // so many blocks of `stay`
 constexpr int64_t kEnoughWarps = 32 * 132; // as many as the largest machines have room for
 constexpr int64_t kMostInRow = 1 << 30;    // classes that are counted in 32 bits
 constexpr int kLanesPacks = 4;             // of a row, that a lane holds at most
@@ -34,6 +36,9 @@ template <typename T> struct operands {
     int team;      // of lanes, or threads along R: a power of two
     int64_t tiles; // of columns, along R
     int64_t jobs;  // blocks that there would be if each did its part of the work once
+    // Of `stay`: whether rows begin at several phases of a line, and stages of a row.
+    bool phased;
+    int stages;
 };
 
 // Of a line, for label smoothing: (sum of w (x - shift), sum of w). The shift, an element of the
@@ -190,12 +195,13 @@ __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
     leave(p, sums, false);
 }
 
-// ---- blocks -------------------------------------------------------------------------------------
+// ---- rows that are streamed ---------------------------------------------------------------------
 
-// A thread's totals become the block's, in all threads: over a warp by its largest, which costs one
+// A thread's totals become its team's, in all threads: over a warp by its largest, which costs one
 // power, and then over the warps.
+template <typename Team>
 __device__ inline void
-reduce_total(rows::block_team &team, float (&total)[2])
+reduce_total(Team &team, float (&total)[2])
 {
     float top[1][1] = {{total[0]}};
     team.lanes(top, soft::largest{});
@@ -208,52 +214,94 @@ reduce_total(rows::block_team &team, float (&total)[2])
     total[1] = both[0][1];
 }
 
-template <typename T, bool kSmooth>
-__global__ void
-__launch_bounds__(kBlock, kBlocks) block_per_row(const operands<T> p)
+// Takes what is held and one element more into a total, which is rescaled once for all of it.
+template <typename T, int kPacks>
+__device__ inline void
+take(float (&total)[2], rows::held<T, kPacks> &x, float one)
 {
-    int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-    rows::shape shape = {p.jobs, static_cast<int>(p.rule.C), 0, true, 0};
-    rows::block_team team;
-    float sums[2] = {};
-    rows::begin();
-    for (int64_t row = blockIdx.x; row < p.jobs; row += gridDim.x) {
-        const T *line = p.logits + row * p.rule.C;
-        int64_t target = p.rule.target_of(row);
-        rows::span at = rows::span_of(line, shape, rank, threads);
-        float shift = kSmooth ? shift_of(p, line) : 0.0f, at_target = 0.0f;
-        float total[2] = {-INFINITY, 0.0f}, smoothed[1][2] = {};
-        bool first = true;
-        do {
-            rows::held<T, kAhead> x;
-            rows::load(x, line, at);
-            if (first && rank == 0) { // behind the loads: they do not wait for the target
-                at_target = logit_at(p, line, target);
-            }
-            float top = fmaxf(total[0], rows::largest(at, x));
-            soft::scale power(soft::base_of(top));
-            float sum = soft::total::moved(total[0], total[1], power);
-            rows::forget(x);
-            rows::each(at, [&](float v) { sum += power(v); }, x);
-            if constexpr (kSmooth) {
-                rows::each_at(at, [&](int i, float v) { smooth(p, smoothed[0], i, v, shift); }, x);
-            }
-            total[0] = top;
-            total[1] = sum;
-            at.first += kAhead * at.step;
-            at.edge = -1;
-            first = false;
-        } while (at.first < at.end);
+    constexpr rows::whole_span all = {0, 0, true};
+    float top = fmaxf(fmaxf(total[0], one), rows::largest(all, x));
+    soft::scale power(soft::base_of(top));
+    float sum = soft::total::moved(total[0], total[1], power) + power(one);
+    rows::forget(x);
+    rows::each(all, [&](float v) { sum += power(v); }, x);
+    total[0] = top;
+    total[1] = sum;
+}
 
+// kWarps: a row belongs to a warp, not to the block.
+template <typename T, bool kSmooth, bool kWarps>
+__global__ void
+__launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
+{
+    using team_of = std::conditional_t<kWarps, rows::warps_team, rows::block_team>;
+    extern __shared__ words slots[];
+    int rank = static_cast<int>(kWarps ? threadIdx.x % rows::kWarp : threadIdx.x);
+    int threads = static_cast<int>(kWarps ? rows::kWarp : blockDim.x);
+    int teams = static_cast<int>(blockDim.x) / threads, step = static_cast<int>(gridDim.x) * teams;
+    int row = static_cast<int>(blockIdx.x) * teams + static_cast<int>(threadIdx.x) / threads;
+    int lines = static_cast<int>(p.lines), C = static_cast<int>(p.rule.C);
+    int asked = row - step, to_ask = 0; // a row, and what is left of its stages
+    rows::feed<T, kAhead, kStages> feed(slots);
+    team_of team;
+    float sums[2] = {};
+
+    auto ask = [&] {
+        if (to_ask == 0) {
+            asked += step;
+            to_ask = p.stages;
+            if (asked < lines) {
+                const T *line = p.logits + asked * p.rule.C;
+                feed.start(line, rows::cut(line, C, p.phased), rank, threads);
+            }
+        }
+        feed.ask(threads);
+        to_ask--;
+    };
+    rows::begin();
+#pragma unroll 1
+    for (int i = 0; i < kStages; i++) {
+        ask();
+    }
+    int64_t target = row < lines ? p.rule.target_of(row) : 0;
+
+#pragma unroll 1
+    for (; row < lines; row += step) {
+        const T *line = p.logits + row * p.rule.C;
+        rows::cut cut(line, C, p.phased);
+        int edge = cut.edge<T>(rank);
+        float at_edge = edge >= 0 ? to_f32(line[edge]) : -INFINITY;
+        float at_target = rank == 0 ? logit_at(p, line, target) : 0.0f;
+        target = row + step < lines ? p.rule.target_of(row + step) : 0;
+        float shift = kSmooth ? shift_of(p, line) : 0.0f;
+        float total[2] = {-INFINITY, 0.0f}, smoothed[1][2] = {};
+        if (kSmooth && edge >= 0) {
+            smooth(p, smoothed[0], edge, at_edge, shift);
+        }
+        int packs = cut.packs - feed.first_of(cut, rank, threads);
+        int end = cut.head + cut.packs * kPackSize<T>;
+#pragma unroll 1
+        for (int i = 0; i < p.stages; i++) {
+            rows::held<T, kAhead> x;
+            ask();
+            feed.take(x, packs, threads);
+            take(total, x, i + 1 < p.stages ? -INFINITY : at_edge);
+            if constexpr (kSmooth) {
+                auto add = [&](int c, float v) { smooth(p, smoothed[0], c, v, shift); };
+                int first = cut.head + (cut.packs - packs) * kPackSize<T>;
+                rows::each_at(rows::span{first, threads * kPackSize<T>, end, -1}, add, x);
+            }
+            packs -= kAhead * threads;
+        }
         reduce_total(team, total);
         if constexpr (kSmooth) {
             team.reduce(smoothed, rows::add{});
         }
         if (rank == 0) {
-            finish(p, row, target, at_target, total, smoothed[0], shift, sums);
+            finish(p, row, p.rule.target_of(row), at_target, total, smoothed[0], shift, sums);
         }
     }
-    leave(p, sums, true);
+    leave(p, sums, !kWarps);
 }
 
 // ---- columns ------------------------------------------------------------------------------------
@@ -327,7 +375,7 @@ aicf_status
 launch_lines(
     const operands<T> &p, int64_t blocks, int block, void (*kernel)(operands<T>),
     aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
-    aicf_stream stream)
+    aicf_stream stream, size_t shared = 0)
 {
     operands<T> q = p;
     q.jobs = blocks;
@@ -340,7 +388,7 @@ launch_lines(
     aicf_status status = aicf_ok();
     if (blocks > 0 || (none && divisor)) {
         unsigned grid = static_cast<unsigned>(blocks > 0 ? blocks : 1);
-        status = launch_waiting(kernel, grid, static_cast<unsigned>(block), 0, stream, q);
+        status = launch_waiting(kernel, grid, static_cast<unsigned>(block), shared, stream, q);
     }
     if (status.kind || none) {
         return status;
@@ -364,6 +412,43 @@ launch_columns(
 
 template <typename T>
 aicf_status
+launch_stay(
+    operands<T> p, int64_t packs, aicf_cross_entropy_reduction reduction, T *out, float *divisor,
+    void *workspace, aicf_stream stream)
+{
+    if (p.lines > INT32_MAX - kEnoughWarps) { // more than any memory holds
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    // A row costs each of its warps some hundred instructions: few warps, where rows are many.
+    int64_t warps = ceil_div(packs, rows::kWarp * kAhead * 4);
+    if (p.lines * warps < kEnoughWarps) {
+        warps = ceil_div(packs, rows::kWarp * kAhead * 2);
+    }
+    constexpr int64_t kMost = kBlock / rows::kWarp;
+    warps = warps < kMost ? warps : kMost;
+    p.phased = p.rule.C * static_cast<int64_t>(sizeof(T)) % rows::kLineBytes != 0;
+    packs += p.phased ? rows::kLinePacks - 1 : 0;
+    p.stages = static_cast<int>(ceil_div(packs, warps * rows::kWarp * kAhead));
+
+    constexpr int kSlots = kAhead * (kStages + 1);
+    bool smooth = p.rule.smoothing > 0;
+    void (*const kernels[2][2])(operands<T>) = {
+        {stay<T, false, false>, stay<T, false, true>}, {stay<T, true, false>, stay<T, true, true>}};
+    int64_t teams = warps == 1 ? kMost : 1;
+    int64_t block = teams * warps * rows::kWarp, most = rows::kMachine * kBlocks * kBlock / block;
+    int64_t blocks = ceil_div(p.lines, teams);
+    void (*kernel)(operands<T>) = kernels[smooth][warps == 1];
+    aicf_status status = allow_shared(kernel, rows::ahead_bytes(kSlots, kBlock));
+    if (status.kind) {
+        return status;
+    }
+    return launch_lines(
+        p, blocks < most ? blocks : most, static_cast<int>(block), kernel, reduction, out, divisor,
+        workspace, stream, rows::ahead_bytes(kSlots, block));
+}
+
+template <typename T>
+aicf_status
 launch_rows(
     operands<T> p, aicf_cross_entropy_reduction reduction, T *out, float *divisor, void *workspace,
     aicf_stream stream)
@@ -375,15 +460,7 @@ launch_rows(
         return launch_columns(p, reduction, out, divisor, workspace, stream);
     }
     if (packs > rows::kWarp * kLanesPacks) {
-        // A row costs each of its warps some hundred instructions: few warps, where rows are many.
-        int64_t warps = ceil_div(packs, rows::kWarp * kAhead * 2);
-        if (p.lines * warps < kEnoughWarps) {
-            warps = ceil_div(packs, rows::kWarp * kAhead);
-        }
-        int block = static_cast<int>(warps < kBlock / rows::kWarp ? warps * rows::kWarp : kBlock);
-        void (*kernel)(operands<T>) =
-            p.rule.smoothing > 0 ? block_per_row<T, true> : block_per_row<T, false>;
-        return launch_lines(p, p.lines, block, kernel, reduction, out, divisor, workspace, stream);
+        return launch_stay(p, packs, reduction, out, divisor, workspace, stream);
     }
     int power = rows::power_for(packs);
     p.team = rows::team_for(packs);

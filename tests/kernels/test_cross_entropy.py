@@ -146,6 +146,28 @@ def test_values(device: str, shape: tuple[int, int, int], dtype: str) -> None:
             case.check()
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-cross-entropy-values")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("shape", [(8500, 2056), (2300, 6003), (600, 16_390)], ids=str)
+def test_teams_that_go_from_row_to_row(shape: tuple[int, int], dtype: str) -> None:
+    """A row a warp, some warps, a block: more rows than there are of these."""
+    case = made((*shape, 1), dtype, "cuda", True, "odd")
+    weight = case.weight
+    for options in (OPTIONS[0], OPTIONS[2], OPTIONS[4]):
+        for case.weight in (None, weight):
+            case.options = options
+            out, lse, _ = case.forward()
+            exactly = case.logits.double(), case.target.long()
+            doubled = None if case.weight is None else case.weight.double()
+            want = functional.cross_entropy(*exactly, doubled, **options)
+            assert_close(array_of(out), array_of(want), dtype, f"{shape} {options}")
+            want = torch.logsumexp(exactly[0], 1)
+            assert_close(
+                array_of(lse), array_of(want), "f32", f"lse {shape}", 1e-6 * array_of(want)
+            )
+
+
 @pytest.mark.promise("KERNELS-cross-entropy-values")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_optional_outs(device: str, dtype: str) -> None:

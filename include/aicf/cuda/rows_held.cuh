@@ -75,6 +75,35 @@ nothing()
     return {0, 1, 0, -1};
 }
 
+// A row of n elements: so many before the first boundary of 16 bytes, whole packs, and so many
+// behind them. `lead`: packs from the boundary of a line to the first one, 0 unless `lines`.
+struct cut {
+    int head, packs, tail, lead;
+
+    template <typename T> __device__ cut(const T *row, int n, bool lines)
+    {
+        constexpr int kSize = kPackSize<T>;
+        int past = static_cast<int>(reinterpret_cast<uintptr_t>(row) % kPackBytes / sizeof(T));
+        head = past == 0 ? 0 : kSize - past;
+        head = head < n ? head : n;
+        packs = (n - head) / kSize;
+        tail = n - head - packs * kSize;
+        uintptr_t first = reinterpret_cast<uintptr_t>(row + head);
+        lead = lines ? static_cast<int>(first % kLineBytes / kPackBytes) : 0;
+    }
+
+    // The single element of thread `rank`, -1: none.
+    template <typename T> __device__ int edge(int rank) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        if (rank < head) {
+            return rank;
+        }
+        int behind = rank - kSize;
+        return behind >= 0 && behind < tail ? head + packs * kSize + behind : -1;
+    }
+};
+
 // Of thread `rank` of `team`, in block `part` of a cluster; edges belong to part 0. The team has at
 // least two threads for each element of a pack. Where rows begin at all phases of a line, a warp
 // that wrote from a row's first pack on would leave sectors half written at both of its ends, which
@@ -85,24 +114,12 @@ __device__ inline span
 span_of(const T *row, const shape &s, int rank, int team, int part = 0)
 {
     constexpr int kSize = kPackSize<T>;
-    int past = static_cast<int>(reinterpret_cast<uintptr_t>(row) % kPackBytes / sizeof(T));
-    int head = past == 0 ? 0 : kSize - past;
-    head = head < s.n ? head : s.n;
-    int packs = (s.n - head) / kSize;
-    int tail = s.n - head - packs * kSize;
-
-    int edge = -1;
-    if (part == 0 && rank < head) {
-        edge = rank;
-    } else if (part == 0 && rank >= kSize && rank < kSize + tail) {
-        edge = head + packs * kSize + rank - kSize;
-    }
-    uintptr_t first = reinterpret_cast<uintptr_t>(row + head);
-    int lead = s.lines ? static_cast<int>(first % kLineBytes / kPackBytes) : 0;
-    int begin = part * s.share, end = packs + lead;
+    cut c(row, s.n, s.lines);
+    int edge = part == 0 ? c.edge<T>(rank) : -1;
+    int begin = part * s.share, end = c.packs + c.lead;
     end = s.share > 0 && begin + s.share < end ? begin + s.share : end;
-    begin += begin + rank < lead ? rank + team : rank;
-    int origin = head - lead * kSize;
+    begin += begin + rank < c.lead ? rank + team : rank;
+    int origin = c.head - c.lead * kSize;
     return {origin + begin * kSize, team * kSize, origin + end * kSize, edge};
 }
 

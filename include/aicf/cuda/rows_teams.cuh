@@ -97,6 +97,26 @@ struct lanes_team {
     }
 };
 
+// Each warp of a block, on its own.
+struct warps_team {
+    template <int kRows, int kCount, typename Combine>
+    __device__ void lanes(float (&v)[kRows][kCount], Combine combine)
+    {
+        reduce_lanes(v, kWarp, combine);
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void across(float (&)[kRows][kCount], Combine)
+    {
+    }
+
+    template <int kRows, int kCount, typename Combine>
+    __device__ void reduce(float (&v)[kRows][kCount], Combine combine)
+    {
+        lanes(v, combine);
+    }
+};
+
 // Of up to kWarps warps.
 template <int kWarps> struct block_team_of {
     using place = span;
