@@ -16,8 +16,10 @@ namespace aicf::cross_entropy_bwd {
 using cross_entropy::rules;
 
 constexpr int kBlock = 256;
-constexpr int kLanesPacks = 4;  // of a row, that a lane holds at most
-constexpr int64_t kPart = 8192; // classes of a line that a block does
+constexpr int kLanesPacks = 4;          // of a row, that a lane holds at most
+constexpr int kPartPacks = 4;           // of a part of a row, that a thread of its block holds
+constexpr int64_t kPart = 8192;         // classes of a column that a block does
+constexpr int64_t kMostInRow = 1 << 30; // classes that are counted in 32 bits
 
 template <typename T> struct operands {
     const T *logits, *gy;
@@ -26,15 +28,18 @@ template <typename T> struct operands {
     const float *weights; // their sum, or NULL: it is C
     rules<T> rule;
     int64_t lines, R;
-    bool each;                    // gy has a value a line
-    bool divided;                 // by the divisor
-    int team;                     // of lanes, or threads along R: a power of two
-    int64_t tiles, splits, share; // of columns along R; parts of a line, and classes of each
+    bool each;             // gy has a value a line
+    bool divided;          // by the divisor
+    int team;              // of lanes, or threads along R: a power of two
+    int64_t tiles;         // of columns along R
+    int64_t splits, share; // parts of a line, and classes, of `parts_of_rows` packs, of each
+    bool phased;           // whether rows begin at several phases of a line of memory
 };
 
 // The gradient of one line: p is its softmax,
 //     gx = g ((1 - s) w[t] (p - (c == t)) + s / C (p sum(w) - w[c])), s the smoothing.
-template <typename T> struct slope {
+// kSmooth: s may be above 0.
+template <typename T, bool kSmooth = true> struct slope {
     const rules<T> &rule;
     float lse, at_target, by_p, by_weight;
     int64_t target;
@@ -53,10 +58,12 @@ template <typename T> struct slope {
         by_p = at_target + by_weight * all;
     }
 
-    __device__ float operator()(int64_t c, float x) const
+    // Of a target that is no class all is NaN or 0, so that it may lose bits.
+    template <typename Index> __device__ float operator()(Index c, float x) const
     {
-        float y = soft::exp(x - lse) * by_p - (c == target ? at_target : 0.0f);
-        if (rule.smoothing > 0) {
+        float hot = c == static_cast<Index>(target) ? at_target : 0.0f;
+        float y = soft::exp(x - lse) * by_p - hot;
+        if (kSmooth && rule.smoothing > 0) {
             y -= by_weight * rule.weight_of(c);
         }
         return ignored ? 0.0f : y;
@@ -93,27 +100,22 @@ __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
     }
 }
 
-template <typename T>
+template <typename T, bool kSmooth>
 __global__ void
 __launch_bounds__(kBlock) parts_of_rows(const operands<T> p)
 {
     rows::begin();
-    int64_t row = blockIdx.x / p.splits, begin = blockIdx.x % p.splits * p.share;
-    int64_t end = begin + p.share < p.rule.C ? begin + p.share : p.rule.C;
-    const T *in[1] = {p.logits + row * p.rule.C};
-    T *gx = p.gx + row * p.rule.C;
-    bool packed = rows::same_phase(in[0], static_cast<const T *>(gx));
+    int64_t row = blockIdx.x / p.splits;
     int rank = static_cast<int>(threadIdx.x), team = static_cast<int>(blockDim.x);
-    slope<T> f(p, row);
-    rows::stream<4>(in, begin, end, rank, team, [&](int64_t i, const auto &x) {
-        constexpr int kSize = static_cast<int>(sizeof(x[0]) / sizeof(float));
-        float y[kSize];
-#pragma unroll
-        for (int lane = 0; lane < kSize; lane++) {
-            y[lane] = f(i + lane, x[0][lane]);
-        }
-        rows::store_values(gx + i, packed, y);
-    });
+    rows::shape shape = {
+        p.lines, static_cast<int>(p.rule.C), 0, p.phased, static_cast<int>(p.share)};
+    const T *line = p.logits + row * p.rule.C;
+    rows::span at = rows::span_of(line, shape, rank, team, static_cast<int>(blockIdx.x % p.splits));
+    rows::held<T, kPartPacks> x;
+    rows::load(x, line, at);
+    slope<T, kSmooth> f(p, row); // behind the loads, which do not wait for it
+    bool packed = rows::same_phase(p.logits, static_cast<const T *>(p.gx));
+    rows::store_at(p.gx + row * p.rule.C, at, packed, f, x);
 }
 
 // ---- columns ------------------------------------------------------------------------------------
@@ -176,17 +178,43 @@ sum_weights(operands<T> *p, void *workspace, aicf_stream stream)
 }
 
 template <typename T>
-void
-split_lines(operands<T> *p)
+aicf_status
+launch_columns(operands<T> p, void *workspace, aicf_stream stream)
 {
-    p->splits = ceil_div(p->rule.C, kPart);
-    p->share = ceil_div(p->rule.C, p->splits);
+    aicf_status status = sum_weights(&p, workspace, stream);
+    if (status.kind) {
+        return status;
+    }
+    p.splits = ceil_div(p.rule.C, kPart);
+    p.share = ceil_div(p.rule.C, p.splits);
+    p.team = passes::width_for(p.rule.C, p.R);
+    p.tiles = ceil_div(p.R, p.team);
+    int64_t blocks = p.lines / p.R * p.splits * p.tiles;
+    if (blocks > kMostBlocks) {
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    return launch_waiting(columns<T>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+}
+
+// Cuts rows into as many packs as a block holds, at the boundaries of lines of memory.
+template <typename T>
+void
+split_rows(operands<T> *p, int64_t packs)
+{
+    constexpr int64_t kMost = kBlock * kPartPacks;
+    p->phased = p->rule.C * static_cast<int64_t>(sizeof(T)) % rows::kLineBytes != 0;
+    packs += p->phased ? rows::kLinePacks - 1 : 0;
+    p->splits = ceil_div(packs, kMost);
+    p->share = ceil_div(ceil_div(packs, p->splits), rows::kLinePacks) * rows::kLinePacks;
 }
 
 template <typename T>
 aicf_status
 launch_rows(operands<T> p, void *workspace, aicf_stream stream)
 {
+    if (p.rule.C > kMostInRow) {
+        return launch_columns(p, workspace, stream);
+    }
     void (*const kernels[])(operands<T>) = {
         lanes_per_row<T, 1>, lanes_per_row<T, 2>, lanes_per_row<T, kLanesPacks>};
     int64_t packs = p.rule.C / kPackSize<T>, blocks;
@@ -197,11 +225,10 @@ launch_rows(operands<T> p, void *workspace, aicf_stream stream)
     void (*kernel)(operands<T>);
     unsigned block;
     if (packs > rows::kWarp * kLanesPacks) {
-        split_lines(&p);
-        kernel = parts_of_rows<T>;
+        split_rows(&p, packs);
+        kernel = p.rule.smoothing > 0 ? parts_of_rows<T, true> : parts_of_rows<T, false>;
         blocks = p.lines * p.splits;
-        int64_t warps = ceil_div(ceil_div(p.share, kPackSize<T>), rows::kWarp * 4);
-        block = static_cast<unsigned>(warps * rows::kWarp < kBlock ? warps * rows::kWarp : kBlock);
+        block = rows::threads_for(p.share, kPartPacks);
     } else {
         int power = rows::power_for(packs);
         kernel = kernels[power];
@@ -214,24 +241,6 @@ launch_rows(operands<T> p, void *workspace, aicf_stream stream)
         return status_of(cudaErrorInvalidConfiguration);
     }
     return launch_waiting(kernel, static_cast<unsigned>(blocks), block, 0, stream, p);
-}
-
-template <typename T>
-aicf_status
-launch_columns(operands<T> p, void *workspace, aicf_stream stream)
-{
-    aicf_status status = sum_weights(&p, workspace, stream);
-    if (status.kind) {
-        return status;
-    }
-    split_lines(&p);
-    p.team = passes::width_for(p.rule.C, p.R);
-    p.tiles = ceil_div(p.R, p.team);
-    int64_t blocks = p.lines / p.R * p.splits * p.tiles;
-    if (blocks > kMostBlocks) {
-        return status_of(cudaErrorInvalidConfiguration);
-    }
-    return launch_waiting(columns<T>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
 } // namespace aicf::cross_entropy_bwd
