@@ -11,7 +11,7 @@ aicf_status
 launch(const operands<T> &p, aicf_stream stream)
 {
     constexpr int kItem = static_cast<int>(sizeof(T));
-    if (kItem == 2 && rows::may_stay(p.shape, int64_t{p.shape.n} * kItem / kPackBytes)) {
+    if (kItem == 2 && rows::may_stay(p.shape, kItem)) {
         return rows::launch_stay(stay<T>, kItem, p, stream);
     }
     return rows::launch_cluster(cluster<T>, kItem, kMostPacks, p, stream);

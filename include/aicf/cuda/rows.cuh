@@ -172,13 +172,13 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     return aicf::launch_cluster(kernel, blocks, threads, parts, stream, p);
 }
 
-// Whether rows of so many packs are for blocks that stay: none would fit into less, and each block
-// has some of them.
+// Whether rows are for blocks that stay: none would fit into less, and each block has some.
 inline bool
-may_stay(const shape &s, int64_t packs)
+may_stay(const shape &s, int item)
 {
-    int64_t most = kThreads * int64_t{kStayPacks};
-    return packs > kBlockPacks && packs + kLinePacks - 1 <= most && s.count >= 4 * kMachine;
+    int64_t packs = int64_t{s.n} * item / kPackBytes, most = kThreads * int64_t{kStayPacks};
+    return packs > kBlockPacks && packs + kLinePacks - 1 <= most &&
+           s.count >= 3 * kMachine * (kThreads / threads_for(packs, kStayPacks));
 }
 
 template <typename P>
