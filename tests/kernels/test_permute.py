@@ -32,6 +32,8 @@ CASES = [
     ((256, 144), (1, 0)),  # 16-byte accesses on both sides, a part of a tile at the end
     ((256, 131), (1, 0)),  # on one side alone
     ((131, 256), (1, 0)),
+    ((121, 127), (1, 0)),  # rows of out that end where a tile's own part of them does
+    ((49, 300), (1, 0)),  # and short ones
     ((3, 100, 60), (0, 2, 1)),  # slices
     ((100, 3, 60), (2, 1, 0)),  # slices between the two
     ((2, 7, 5, 16), (0, 2, 1, 3)),  # the last dim stays: wider elements

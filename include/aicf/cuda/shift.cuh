@@ -6,26 +6,29 @@
 
 namespace aicf {
 
-// The 16 bytes from byte `by` of the two on, by below 16.
-__device__ inline words
-shifted(const words &a, const words &b, int by)
+// The packs from byte `by` of the first on, by below 16 and a multiple of kItem.
+template <int kPacks, int kItem>
+__device__ inline void
+shift_packs(const words (&from)[kPacks + 1], int by, words (&to)[kPacks])
 {
-    uint32_t w[8] = {a.word[0], a.word[1], a.word[2], a.word[3],
-                     b.word[0], b.word[1], b.word[2], b.word[3]};
+    constexpr int kWords = 4 * kPacks;
+    uint32_t w[kWords + 4];
 #pragma unroll
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < kWords + 4; i++) {
+        w[i] = from[i / 4].word[i % 4];
+    }
+#pragma unroll
+    for (int i = 0; i < kWords + 2; i++) {
         w[i] = by & 8 ? w[i + 2] : w[i];
     }
 #pragma unroll
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; kItem < 8 && i < kWords + 1; i++) {
         w[i] = by & 4 ? w[i + 1] : w[i];
     }
-    words result;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        result.word[i] = __funnelshift_r(w[i], w[i + 1], 8 * (by & 3));
+    for (int i = 0; i < kWords; i++) {
+        to[i / 4].word[i % 4] = kItem < 4 ? __funnelshift_r(w[i], w[i + 1], 8 * (by & 3)) : w[i];
     }
-    return result;
 }
 
 // The two packs, and where in them it begins. Nothing is read outside of [low, high).
@@ -47,7 +50,9 @@ struct two_packs {
 
     __device__ words value() const
     {
-        return shifted(first, second, by);
+        words result[1];
+        shift_packs<1, 1>({first, second}, by, result);
+        return result[0];
     }
 };
 

@@ -4,8 +4,10 @@
 // The host merges dims, then widens elements: where both sides run through memory along the same
 // dim, two, four, ... elements of it are one of up to 16 bytes (`plan`). Then
 //   tiled   x and out have unit stride along two different dims: tiles through shared memory, so
-//           that both sides are read and written along their rows, 16 bytes at a time, from and to
-//           any address
+//           that both sides are read and written along their rows, 16 bytes at a time, from any
+//           address
+//   shifted the same, to any address: a tile's part of a row of out begins and ends on the row's
+//           own boundaries
 //   strips  one of those two dims is shorter than a sector of memory and stands beside the other
 //           one (channels of an image): whole strips of the two through shared memory
 //   direct  all else, and small ones: by index, in the order of out, in parts of less than 2^31
@@ -15,8 +17,8 @@
 #ifndef AICF_CUDA_TRANSPOSE_CUH
 #define AICF_CUDA_TRANSPOSE_CUH
 
+#include <aicf/cuda/transpose_shifted.cuh>
 #include <aicf/cuda/transpose_strips.cuh>
-#include <aicf/cuda/transpose_tiles.cuh>
 
 namespace aicf::transpose {
 
@@ -24,8 +26,8 @@ constexpr int64_t kSmall = 4 * 1024; // bytes that are in the caches whatever th
 
 // The kernels of an op, for one size of elements.
 struct kernels {
-    void (*tiled)(tiles);
-    void (*flat)(tiles); // of flat_shape; NULL: there is none
+    void (*tiled)(tiles), (*shifted)(tiles);
+    void (*flat)(tiles), (*flat_shifted)(tiles); // of flat_shape; NULL: there are none
     void (*strips)(transpose::strips);
     void (*direct)(elements);
     int across, along; // of a tile
@@ -44,7 +46,7 @@ whole_packs(const void *address, int64_t pitch, const int64_t *strides, int rank
 // Fills `t` and the number of tiles if tiling is worth it: x has unit stride along another dim than
 // out, and rows of both are at least a sector of memory long.
 inline bool
-tiles_of(const plan &p, bool flat, const kernels &k, tiles *t, int64_t *count)
+tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count, bool *flat)
 {
     constexpr int64_t kSector = 32;
     int across = -1;
@@ -58,8 +60,6 @@ tiles_of(const plan &p, bool flat, const kernels &k, tiles *t, int64_t *count)
         return false;
     }
     const dim &wide = p.dims[across], &tall = p.dims[0];
-    int64_t wide_tiles = ceil_div(wide.size, flat ? flat_shape::kAcross : k.across);
-    int64_t tall_tiles = ceil_div(tall.size, flat ? flat_shape::kAlong : k.along);
     *t = {};
     t->x = p.x;
     t->out = p.out;
@@ -67,23 +67,30 @@ tiles_of(const plan &p, bool flat, const kernels &k, tiles *t, int64_t *count)
     t->size_along = tall.size;
     t->x_pitch = tall.x;
     t->out_pitch = wide.out;
-    *count = wide_tiles * tall_tiles;
+    int64_t slices = 1;
     for (int i = 1; i < p.rank; i++) {
         if (i != across) {
             t->sizes[t->rank] = divider_of(p.dims[i].size);
             t->x_strides[t->rank] = p.dims[i].x;
             t->out_strides[t->rank] = p.dims[i].out;
             t->rank++;
-            *count *= p.dims[i].size;
+            slices *= p.dims[i].size;
         }
     }
+    t->x_packs = whole_packs(p.x, t->x_pitch, t->x_strides, t->rank, p.item);
+    t->out_packs = whole_packs(p.out, t->out_pitch, t->out_strides, t->rank, p.item);
+    int64_t pack = t->out_packs ? 0 : kPackBytes / p.item;
+    int64_t rows = tall.size + (pack ? pack - 1 : 0); // that a pack of out may begin at
+    *flat = k.flat && rows <= flat_shape::kAlong - pack;
+    t->step = (*flat ? flat_shape::kAlong : k.along) - pack;
+    int64_t wide_tiles = ceil_div(wide.size, *flat ? flat_shape::kAcross : k.across);
+    int64_t tall_tiles = ceil_div(rows, t->step);
+    *count = wide_tiles * tall_tiles * slices;
     if (*count > kMostBlocks) {
         return false;
     }
     t->tiles_across = divider_of(wide_tiles);
     t->tiles_along = divider_of(tall_tiles);
-    t->x_packs = whole_packs(p.x, t->x_pitch, t->x_strides, t->rank, p.item);
-    t->out_packs = whole_packs(p.out, t->out_pitch, t->out_strides, t->rank, p.item);
     t->low = p.x;
     t->high = p.x + p.item;
     for (int i = 0; i < p.rank; i++) {
@@ -188,10 +195,11 @@ launch(
     tiles t;
     strips s;
     int64_t count;
-    bool flat = k.flat && p.rank > 0 && p.dims[0].size <= flat_shape::kAlong;
-    if (numel(&out) * item > kSmall && tiles_of(p, flat, k, &t, &count)) {
-        return aicf::launch(
-            flat ? k.flat : k.tiled, static_cast<unsigned>(count), kBlock, 0, stream, t);
+    bool flat;
+    if (numel(&out) * item > kSmall && tiles_of(p, k, &t, &count, &flat)) {
+        auto kernel =
+            flat ? (t.out_packs ? k.flat : k.flat_shifted) : (t.out_packs ? k.tiled : k.shifted);
+        return aicf::launch(kernel, static_cast<unsigned>(count), kBlock, 0, stream, t);
     }
     if (numel(&out) * item > kSmall && strips_of(p, &s, &count)) {
         return aicf::launch(k.strips, static_cast<unsigned>(count), kBlock, 0, stream, s);
@@ -202,33 +210,47 @@ launch(
 } // namespace aicf::transpose
 
 // The kernels of an op, in the op's own namespace, and the table of them.
-#define AICF_TRANSPOSE_KERNELS                                                               \
-    template <typename T, typename S>                                                        \
-    __global__ void __launch_bounds__(transpose::kBlock)                                     \
-        tiled(const __grid_constant__ transpose::tiles p)                                    \
-    {                                                                                        \
-        transpose::tiled_body<T, S>(p);                                                      \
-    }                                                                                        \
-    template <typename T>                                                                    \
-    __global__ void __launch_bounds__(transpose::kBlock)                                     \
-        strips(const __grid_constant__ transpose::strips p)                                  \
-    {                                                                                        \
-        transpose::strips_body<T>(p);                                                        \
-    }                                                                                        \
-    template <typename T>                                                                    \
-    __global__ void __launch_bounds__(transpose::kBlock)                                     \
-        direct(const __grid_constant__ transpose::elements p)                                \
-    {                                                                                        \
-        transpose::direct_body<T>(p);                                                        \
-    }                                                                                        \
-    template <typename T>                                                                    \
-    static constexpr transpose::kernels kernels_of(void (*flat)(transpose::tiles) = nullptr) \
-    {                                                                                        \
-        using S = transpose::shape<T>;                                                       \
-        return {tiled<T, S>, flat, strips<T>, direct<T>, S::kAcross, S::kAlong};             \
-    }                                                                                        \
-    static const transpose::kernels table[] = {                                              \
-        kernels_of<uint8_t>(), kernels_of<uint16_t>(tiled<uint16_t, transpose::flat_shape>), \
-        kernels_of<uint32_t>(), kernels_of<uint64_t>(), kernels_of<words>()};
+#define AICF_TRANSPOSE_KERNELS                                                           \
+    template <typename T, typename S>                                                    \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        tiled(const __grid_constant__ transpose::tiles p)                                \
+    {                                                                                    \
+        transpose::tiled_body<T, S>(p);                                                  \
+    }                                                                                    \
+    template <typename T, typename S>                                                    \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        shifted(const __grid_constant__ transpose::tiles p)                              \
+    {                                                                                    \
+        transpose::shifted_body<T, S>(p);                                                \
+    }                                                                                    \
+    template <typename T>                                                                \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        strips(const __grid_constant__ transpose::strips p)                              \
+    {                                                                                    \
+        transpose::strips_body<T>(p);                                                    \
+    }                                                                                    \
+    template <typename T>                                                                \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        direct(const __grid_constant__ transpose::elements p)                            \
+    {                                                                                    \
+        transpose::direct_body<T>(p);                                                    \
+    }                                                                                    \
+    template <typename T> static constexpr transpose::kernels kernels_of()               \
+    {                                                                                    \
+        using S = transpose::shape<T>;                                                   \
+        transpose::kernels k = {tiled<T, S>, nullptr,   nullptr,    nullptr,             \
+                                strips<T>,   direct<T>, S::kAcross, S::kAlong};          \
+        if constexpr (sizeof(T) < kPackBytes) { /* elements of 16 bytes are on theirs */ \
+            k.shifted = shifted<T, S>;                                                   \
+        }                                                                                \
+        if constexpr (sizeof(T) == 2) {                                                  \
+            k.flat = tiled<T, transpose::flat_shape>;                                    \
+            k.flat_shifted = shifted<T, transpose::flat_shape>;                          \
+        }                                                                                \
+        return k;                                                                        \
+    }                                                                                    \
+    static const transpose::kernels table[] = {                                          \
+        kernels_of<uint8_t>(), kernels_of<uint16_t>(), kernels_of<uint32_t>(),           \
+        kernels_of<uint64_t>(), kernels_of<words>()};
 
 #endif

@@ -1,4 +1,5 @@
-// The tiles of aicf/cuda/transpose.cuh, which says when they are taken.
+// The tiles of aicf/cuda/transpose.cuh, which says when they are taken; those whose rows of out
+// begin anywhere are in aicf/cuda/transpose_shifted.cuh.
 #ifndef AICF_CUDA_TRANSPOSE_TILES_CUH
 #define AICF_CUDA_TRANSPOSE_TILES_CUH
 
@@ -37,6 +38,7 @@ struct tiles {
     void *out;
     int64_t size_across, size_along;
     int64_t x_pitch, out_pitch;
+    int64_t step; // rows from tile to tile
     divider tiles_across, tiles_along;
     int rank;
     divider sizes[AICF_MAX_RANK];
@@ -46,20 +48,18 @@ struct tiles {
     bool truth;
 };
 
-// Shared memory in chunks of 16 bytes: chunk c of row r stands at c ^ (r >> shift) % 8, so that
-// neither a row's chunks nor what stands below each other in 8 rows, or 8 packs of rows, meet in a
-// bank.
+// Shared memory in chunks of 16 bytes: chunk c of row r stands at c ^ r / kPackSize % 8, so that
+// neither a row's chunks nor what stands below each other in 8 packs of rows meet in a bank.
 template <typename T, typename S> struct tile_memory {
     static constexpr unsigned kAcross = S::kAcross;
     static constexpr unsigned kChunks = kAcross * sizeof(T) / kPackBytes; // of a row
     static_assert(kChunks % 8 == 0, "rows of whole groups of 8 chunks");
 
     words *memory;
-    unsigned shift;
 
     __device__ words *chunk(unsigned row, unsigned c) const
     {
-        return memory + row * kChunks + (c ^ (row >> shift & 7));
+        return memory + row * kChunks + (c ^ (row / kPackSize<T> & 7));
     }
 
     // Element `column` of a row, as part of a word of type W.
@@ -241,59 +241,23 @@ store_packs(
     }
 }
 
-// The same to rows that begin anywhere: packs of out on its boundaries, of which a column has one
-// more than of its own. The first and last are written element by element.
-template <typename T, typename S>
-__device__ inline void
-store_shifted(
-    const tile_memory<T, S> &tile, T *out, int64_t pitch, unsigned rows, unsigned columns,
-    bool truth)
-{
-    constexpr int kSize = kPackSize<T>, kGroups = S::kAlong / kSize + 1;
-#pragma unroll 2
-    for (unsigned unit = threadIdx.x; unit < kGroups * columns; unit += kBlock) {
-        unsigned column = unit / kGroups;
-        T *to = out + column * pitch;
-        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(to) % kPackBytes / sizeof(T));
-        int row = static_cast<int>(unit % kGroups) * kSize - phase, end = static_cast<int>(rows);
-        pack<T> held;
-#pragma unroll
-        for (int k = 0; k < kSize; k++) {
-            int at = min(max(row + k, 0), end - 1);
-            held.lane[k] = as_written(*tile.template at<T>(at, column), truth);
-        }
-        if (row >= 0 && row + kSize <= end) {
-            store_pack(to + row, held);
-        } else {
-#pragma unroll
-            for (int k = 0; k < kSize; k++) {
-                if (row + k >= 0 && row + k < end) {
-                    to[row + k] = held.lane[k];
-                }
-            }
-        }
-    }
-}
+// What of a tile there is: rows [begin, end) and columns [0, columns) of it.
+struct tile_place {
+    unsigned begin, end, columns;
+};
 
-template <typename T, typename S>
-__device__ inline void
-tiled_body(const tiles &p)
+// Of this block's tile, to whose first row and column x and out are moved; that is `before` rows
+// before the place that its number is for.
+template <typename S, typename T>
+__device__ inline tile_place
+place_of(const tiles &p, const T *&x, T *&out, unsigned before)
 {
-    constexpr unsigned kAcross = S::kAcross, kAlong = S::kAlong;
-    __shared__ words memory[kAlong * tile_memory<T, S>::kChunks];
-    constexpr unsigned kShift = kPackSize<T> == 16  ? 4
-                                : kPackSize<T> == 8 ? 3
-                                : kPackSize<T> == 4 ? 2
-                                : kPackSize<T> == 2 ? 1
-                                                    : 0;
-    tile_memory<T, S> tile = {memory, kShift};
-
     uint32_t row = divide(blockIdx.x, p.tiles_across);
-    int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * kAcross;
+    int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * S::kAcross;
     uint32_t slice = divide(row, p.tiles_along);
-    int64_t along = int64_t{row - slice * p.tiles_along.divisor} * kAlong;
-    const T *x = static_cast<const T *>(p.x) + across + along * p.x_pitch;
-    T *out = static_cast<T *>(p.out) + along + across * p.out_pitch;
+    int64_t along = (row - slice * p.tiles_along.divisor) * p.step - before;
+    x += across + along * p.x_pitch;
+    out += along + across * p.out_pitch;
     for (int i = 0; i < p.rank; i++) {
         uint32_t next = divide(slice, p.sizes[i]);
         uint32_t digit = slice - next * p.sizes[i].divisor;
@@ -301,20 +265,27 @@ tiled_body(const tiles &p)
         x += digit * p.x_strides[i];
         out += digit * p.out_strides[i];
     }
+    return {
+        along < 0 ? before : 0, least(p.size_along - along, S::kAlong),
+        least(p.size_across - across, S::kAcross)};
+}
 
-    unsigned rows = least(p.size_along - along, kAlong);
-    unsigned columns = least(p.size_across - across, kAcross);
+template <typename T, typename S>
+__device__ inline void
+tiled_body(const tiles &p)
+{
+    __shared__ words memory[S::kAlong * tile_memory<T, S>::kChunks];
+    tile_memory<T, S> tile = {memory};
+    const T *x = static_cast<const T *>(p.x);
+    T *out = static_cast<T *>(p.out);
+    tile_place place = place_of<S>(p, x, out, 0);
     if (p.x_packs) {
-        load_packs(tile, x, p.x_pitch, rows, columns);
+        load_packs(tile, x, p.x_pitch, place.end, place.columns);
     } else {
-        load_shifted(tile, x, p.x_pitch, rows, columns, p.low, p.high);
+        load_shifted(tile, x, p.x_pitch, place.end, place.columns, p.low, p.high);
     }
     __syncthreads();
-    if (p.out_packs) {
-        store_packs(tile, out, p.out_pitch, rows, columns, p.truth);
-    } else {
-        store_shifted(tile, out, p.out_pitch, rows, columns, p.truth);
-    }
+    store_packs(tile, out, p.out_pitch, place.end, place.columns, p.truth);
 }
 
 } // namespace aicf::transpose
