@@ -12,6 +12,8 @@
 namespace aicf::copy {
 
 struct same {
+    static constexpr bool kStartsEarly = true;
+
     template <typename V> __device__ V operator()(V x) const
     {
         return x;

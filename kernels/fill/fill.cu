@@ -10,6 +10,8 @@
 namespace aicf::fill {
 
 template <typename T> struct constant {
+    static constexpr bool kStartsEarly = true;
+
     const T *device; // NULL: `host`
     T host;
 

@@ -158,6 +158,10 @@ vec_body(const operands<Map> &p)
     constexpr int kLanes = kSize<Map>;
     int64_t units = (p.n - p.head) / kLanes;
     int64_t first = blockIdx.x * int64_t{kBlock * kCount} + threadIdx.x;
+    if constexpr (kCount == 1) {
+        ptx::let_next_launch_begin();
+        ptx::wait_for_launch_before();
+    }
 
     in_raw<Map> held[kCount];
 #pragma unroll
@@ -269,7 +273,7 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
 // The kernels of an op, for one Map.
 template <typename Map> struct kernels {
     void (*vec)(operands<Map>);     // kUnits a thread
-    void (*vec_one)(operands<Map>); // one
+    void (*vec_one)(operands<Map>); // one: it waits for the launch before it
     void (*columns)(operands<Map>); // NULL: grids are not dear
     void (*scalar)(operands<Map>);
 };
@@ -306,7 +310,8 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
     bool large = units >= kEnoughBlocks * kBlock * kUnits;
     unsigned blocks =
         static_cast<unsigned>(ceil_div(units, int64_t{kBlock} * (large ? kUnits : 1)));
-    return aicf::launch(large ? k.vec : k.vec_one, blocks, kBlock, 0, stream, p);
+    return large ? aicf::launch(k.vec, blocks, kBlock, 0, stream, p)
+                 : launch_waiting(k.vec_one, blocks, kBlock, 0, stream, p);
 }
 
 } // namespace aicf::affine

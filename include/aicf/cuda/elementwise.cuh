@@ -53,6 +53,13 @@ template <typename Out, typename... In> struct of {
     static constexpr int kSizes[kIn + 1] = {sizeof(Out), sizeof(In)...};
 };
 
+// Whether small launches of `vec` begin while the one before them ends: F says so where a call of
+// few elements has to cost the least.
+template <typename F, typename = void> constexpr bool kStartsEarly = false;
+template <typename F>
+constexpr bool kStartsEarly<F, std::void_t<decltype(F::kStartsEarly)>> = F::kStartsEarly;
+constexpr int64_t kSmall = int64_t{4} << 20; // bytes of the out
+
 template <typename Types> using inputs_of = std::make_index_sequence<Types::kIn>;
 
 // The out, then the inputs.
@@ -133,6 +140,10 @@ vec_body(const F &f, Types types, const operands<Types::kIn> &p, int64_t packs, 
     constexpr int kLanes = Types::kLanes, kPacks = Types::kPacks;
     constexpr inputs_of<Types> kInputs;
     int64_t first = blockIdx.x * int64_t{kBlock * kPacks} + threadIdx.x;
+    if constexpr (kStartsEarly<F>) {
+        ptx::let_next_launch_begin();
+        ptx::wait_for_launch_before();
+    }
 
     words x[kPacks][Types::kIn + 1];
 #pragma unroll
@@ -508,6 +519,9 @@ launch_vec(
             views[j] = {p.at[j], 1, {n}, {1}};
         }
         return launch_views(rows, strided, f, types, views, stream);
+    }
+    if (kStartsEarly<F> && n * Types::kSizes[0] <= kSmall) {
+        return launch_waiting(vec, plan.blocks, kBlock, 0, stream, f, p, plan.packs, plan.e);
     }
     return aicf::launch(vec, plan.blocks, kBlock, 0, stream, f, p, plan.packs, plan.e);
 }

@@ -12,6 +12,7 @@
 //           one (channels of an image): whole strips of the two through shared memory
 //   direct  all else, and small ones: by index, in the order of out, in parts of less than 2^31
 //           elements
+//   few     small ones of one or two dims: the same by one element a thread
 // Views have at most AICF_MAX_RANK dims, and are apart. Bools are written as 0 or 1. Bound by
 // bytes.
 #ifndef AICF_CUDA_TRANSPOSE_CUH
@@ -29,7 +30,8 @@ struct kernels {
     void (*tiled)(tiles), (*shifted)(tiles);
     void (*flat)(tiles), (*flat_shifted)(tiles); // of flat_shape; NULL: there are none
     void (*strips)(transpose::strips);
-    void (*direct)(elements);
+    void (*direct)(elements<AICF_MAX_RANK>);
+    void (*few)(elements<kFewDims>);
     int across, along; // of a tile
 };
 
@@ -143,6 +145,17 @@ strips_of(const plan &p, strips *s, int64_t *count)
     return *count <= kMostBlocks;
 }
 
+template <int kDims>
+elements<kDims>
+elements_of(const plan &p, int64_t n)
+{
+    elements<kDims> e = {p.x, p.out, static_cast<uint32_t>(n), p.rank, p.truth, {}};
+    for (int i = 0; i < p.rank; i++) {
+        e.dims[i] = {divider_of(p.dims[i].size), p.dims[i].x, p.dims[i].out};
+    }
+    return e;
+}
+
 // Halves the longest dim until a part has less than 2^31 elements: each is one launch.
 inline aicf_status
 launch_direct(const kernels &k, const plan &p, aicf_stream stream)
@@ -164,17 +177,12 @@ launch_direct(const kernels &k, const plan &p, aicf_stream stream)
         aicf_status status = launch_direct(k, low, stream);
         return status.kind ? status : launch_direct(k, high, stream);
     }
-    elements e = {};
-    e.x = p.x;
-    e.out = p.out;
-    e.n = static_cast<uint32_t>(n);
-    e.rank = p.rank;
-    e.truth = p.truth;
-    for (int i = 0; i < p.rank; i++) {
-        e.dims[i] = {divider_of(p.dims[i].size), p.dims[i].x, p.dims[i].out};
+    if (n * p.item <= kSmall && p.rank <= kFewDims) {
+        unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock));
+        return launch_waiting(k.few, blocks, kBlock, 0, stream, elements_of<kFewDims>(p, n));
     }
     unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock * kUnroll));
-    return aicf::launch(k.direct, blocks, kBlock, 0, stream, e);
+    return aicf::launch(k.direct, blocks, kBlock, 0, stream, elements_of<AICF_MAX_RANK>(p, n));
 }
 
 // x to out, of one shape. `table` has the kernels for elements of 1, 2, 4, 8 and 16 bytes.
@@ -231,15 +239,26 @@ launch(
     }                                                                                    \
     template <typename T>                                                                \
     __global__ void __launch_bounds__(transpose::kBlock)                                 \
-        direct(const __grid_constant__ transpose::elements p)                            \
+        direct(const __grid_constant__ transpose::elements<AICF_MAX_RANK> p)             \
     {                                                                                    \
-        transpose::direct_body<T>(p);                                                    \
+        transpose::direct_body<T, AICF_MAX_RANK, transpose::kUnroll>(p);                 \
+    }                                                                                    \
+    template <typename T>                                                                \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        few(const __grid_constant__ transpose::elements<transpose::kFewDims> p)          \
+    {                                                                                    \
+        transpose::few_body<T>(p);                                                       \
     }                                                                                    \
     template <typename T> static constexpr transpose::kernels kernels_of()               \
     {                                                                                    \
         using S = transpose::shape<T>;                                                   \
-        transpose::kernels k = {tiled<T, S>, nullptr,   nullptr,    nullptr,             \
-                                strips<T>,   direct<T>, S::kAcross, S::kAlong};          \
+        transpose::kernels k = {};                                                       \
+        k.tiled = tiled<T, S>;                                                           \
+        k.strips = strips<T>;                                                            \
+        k.direct = direct<T>;                                                            \
+        k.few = few<T>;                                                                  \
+        k.across = S::kAcross;                                                           \
+        k.along = S::kAlong;                                                             \
         if constexpr (sizeof(T) < kPackBytes) { /* elements of 16 bytes are on theirs */ \
             k.shifted = shifted<T, S>;                                                   \
         }                                                                                \

@@ -138,9 +138,10 @@ strips_body(const strips &p)
 
 // ---- direct -------------------------------------------------------------------------------------
 
-constexpr int kUnroll = 4; // elements of a thread: that many loads are on their way at once
+constexpr int kUnroll = 4;  // elements of a thread: that many loads are on their way at once
+constexpr int kFewDims = 2; // those of `few`, whose parameters cost less
 
-struct elements {
+template <int kDims> struct elements {
     const void *x;
     void *out;
     uint32_t n;
@@ -149,24 +150,25 @@ struct elements {
     struct { // of one dim together: a line of the constants' cache or two are waited for, not six
         divider size;
         int64_t x, out;
-    } dims[AICF_MAX_RANK];
+    } dims[kDims];
 };
 
-template <typename T>
+// kCount elements a thread. kEarly: the launch may begin while the one before it ends.
+template <typename T, int kDims, int kCount, bool kEarly = false>
 __device__ inline void
-direct_body(const elements &p)
+direct_body(const elements<kDims> &p)
 {
-    uint32_t first = blockIdx.x * uint32_t{kBlock * kUnroll} + threadIdx.x;
-    int64_t to[kUnroll];
-    T held[kUnroll];
+    uint32_t first = blockIdx.x * uint32_t{kBlock * kCount} + threadIdx.x;
+    int64_t to[kCount];
+    T held[kCount];
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
+    for (int u = 0; u < kCount; u++) {
         uint32_t i = first + u * kBlock;
         if (i < p.n) {
             int64_t from = 0;
             to[u] = 0;
 #pragma unroll
-            for (int d = 0; d < AICF_MAX_RANK; d++) {
+            for (int d = 0; d < kDims; d++) {
                 if (d == p.rank) {
                     break;
                 }
@@ -176,15 +178,26 @@ direct_body(const elements &p)
                 from += digit * p.dims[d].x;
                 to[u] += digit * p.dims[d].out;
             }
+            if constexpr (kEarly) {
+                ptx::wait_for_launch_before();
+            }
             held[u] = static_cast<const T *>(p.x)[from];
         }
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++) {
+    for (int u = 0; u < kCount; u++) {
         if (first + u * kBlock < p.n) {
             static_cast<T *>(p.out)[to[u]] = as_written(held[u], p.truth);
         }
     }
+}
+
+template <typename T>
+__device__ inline void
+few_body(const elements<kFewDims> &p)
+{
+    ptx::let_next_launch_begin();
+    direct_body<T, kFewDims, 1, true>(p);
 }
 
 } // namespace aicf::transpose
