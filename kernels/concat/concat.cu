@@ -3,8 +3,10 @@
 // on 16-byte boundaries:
 //   whole: where a tensor's address, its rows and their places in out allow it, chunks of x are
 //     those of out
-//   shifted: else a chunk is put together from the two of x that it lies across; the first and last
-//     one of a row are written in part, element by element
+//   shifted: else a chunk is put together from the two of x that it lies across; one that lies
+//     across two tensors from both, by the thread of the first. Where tensors are narrower than a
+//     chunk, and at the ends of out and of a launch's tensors, it is written in part, element by
+//     element
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
@@ -18,14 +20,17 @@ namespace aicf::concat {
 constexpr int kBlock = 256;
 constexpr int kUnroll = 4;                  // chunks of a thread, of large tensors
 constexpr int64_t kEnoughBlocks = 1056;     // fill the largest machines at 8 a multiprocessor
-constexpr int64_t kWord = int64_t{1} << 31; // indexes below it are divided in 32 bits
+constexpr int64_t kWord = int64_t{1} << 31; // chunks of several rows of a tensor are fewer
 
 // Tensor i has the blocks [first[i], first[i + 1]), and bytes [start[i], start[i + 1]) of a row.
 template <int kTensors> struct operands {
     char *out;
-    int64_t pitch, rows;
+    int64_t pitch;
+    uint32_t rows;
     int count, item; // tensors; bytes of an element
     bool truth;
+    bool joined; // chunks across two tensors are written at once
+    bool around; // a row's last tensor stands before the next row's first
     uint32_t first[kTensors + 1];
     int64_t start[kTensors + 1];
     const char *x[kTensors];
@@ -35,7 +40,9 @@ template <int kTensors> struct operands {
 struct source {
     const char *x;
     char *out;
-    int64_t width, pitch, rows;
+    int64_t width, pitch;
+    uint32_t rows;
+    bool follows; // its rows' first chunks are those of the tensor before
 
     // Chunks of x are chunks of out.
     __host__ __device__ bool whole() const
@@ -45,11 +52,19 @@ struct source {
         return all % kPackBytes == 0;
     }
 
-    // Of a row; shifted, the most that it can lie across.
+    // Of a row; shifted, the most that it can have.
     __host__ __device__ int64_t chunks() const
     {
-        return whole() ? width / kPackBytes : (width + 2 * (kPackBytes - 1)) / kPackBytes;
+        int64_t across = whole() ? 0 : follows ? kPackBytes - 1 : 2 * (kPackBytes - 1);
+        return (width + across) / kPackBytes;
     }
+};
+
+// The tensor behind one, of which a chunk may have the first bytes.
+struct behind {
+    const char *x; // NULL: there is none
+    int64_t width;
+    uint32_t down; // rows: 1 where it is the next row's first
 };
 
 // ---- chunks -------------------------------------------------------------------------------------
@@ -64,117 +79,158 @@ as_truth(words x)
     return x;
 }
 
-// The elements of a chunk that lie in its bytes [begin, end).
-template <typename T>
-__device__ inline void
-store_some(char *out, const words &chunk, int begin, int end)
-{
-    constexpr int kSize = sizeof(T);
-#pragma unroll
-    for (int at = 0; at < kPackBytes; at += kSize) {
-        uint64_t value = chunk.word[at / 4] >> (8 * (at % 4));
-        if constexpr (kSize == 8) {
-            value |= uint64_t{chunk.word[at / 4 + 1]} << 32;
+// The chunks of a thread, kBlock apart: row and number in the row.
+struct chunk_place {
+    uint32_t row, rows; // rows: those of a step
+    int64_t k, rest, chunks;
+
+    __device__ chunk_place(const source &s, int64_t first)
+    {
+        chunks = s.chunks();
+        uint32_t divisor = static_cast<uint32_t>(chunks < kWord ? chunks : kWord);
+        row = s.rows > 1 ? static_cast<uint32_t>(first) / divisor : 0;
+        k = first - row * chunks;
+        rows = kBlock / divisor;
+        rest = kBlock - rows * divisor;
+    }
+
+    __device__ void step()
+    {
+        row += rows;
+        k += rest;
+        if (k >= chunks) {
+            k -= chunks;
+            row++;
         }
-        if (at >= begin && at < end) {
-            *reinterpret_cast<T *>(out + at) = static_cast<T>(value);
+    }
+};
+
+template <int kChunks>
+__device__ inline void
+copy_whole(const source &s, int64_t first, bool truth)
+{
+    chunk_place place(s, first);
+    words held[kChunks];
+    char *to[kChunks];
+    bool there[kChunks];
+#pragma unroll
+    for (int u = 0; u < kChunks; u++, place.step()) {
+        there[u] = place.row < s.rows && place.k < place.chunks;
+        to[u] = s.out + place.row * s.pitch + place.k * kPackBytes;
+        if (there[u]) {
+            held[u] = load_words(s.x + (first + u * kBlock) * kPackBytes);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kChunks; u++) {
+        if (there[u]) {
+            store_bytes<kPackBytes>(to[u], truth ? as_truth(held[u]) : held[u]);
         }
     }
 }
 
+// Elements in bytes [begin, end).
+template <typename T>
 __device__ inline void
-store_part(char *out, const words &chunk, int begin, int end, int item)
+copy_some(char *to, const char *from, int begin, int end, bool truth)
+{
+#pragma unroll 1
+    for (int at = begin; at < end; at += static_cast<int>(sizeof(T))) {
+        T x = *reinterpret_cast<const T *>(from + at);
+        *reinterpret_cast<T *>(to + at) = truth ? static_cast<T>(x != 0) : x;
+    }
+}
+
+__device__ inline void
+copy_part(char *to, const char *from, int begin, int end, int item, bool truth)
 {
     switch (item) {
-    case 1: return store_some<uint8_t>(out, chunk, begin, end);
-    case 2: return store_some<uint16_t>(out, chunk, begin, end);
-    case 4: return store_some<uint32_t>(out, chunk, begin, end);
-    default: return store_some<uint64_t>(out, chunk, begin, end);
+    case 1: return copy_some<uint8_t>(to, from, begin, end, truth);
+    case 2: return copy_some<uint16_t>(to, from, begin, end, truth);
+    case 4: return copy_some<uint32_t>(to, from, begin, end, truth);
+    default: return copy_some<uint64_t>(to, from, begin, end, truth);
     }
+}
+
+// Bytes below `n` of a, the others of b.
+__device__ inline words
+both(const words &a, const words &b, int n)
+{
+    words w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int bits = 8 * n - 32 * i;
+        uint32_t mask = bits >= 32 ? 0xffffffff : bits > 0 ? (1U << bits) - 1 : 0;
+        w.word[i] = (a.word[i] & mask) | (b.word[i] & ~mask);
+    }
+    return w;
 }
 
 // What a thread holds of a chunk between its loads and its store.
 struct held_chunk {
-    char *out; // NULL: nothing
-    int begin, end;
-    two_packs x;
+    char *to;
+    two_packs own, other; // its bytes from `end` on are those of `other`
+    int end;              // 0: there is nothing to store
+
+    // Writes the chunk at once if it is not whole, or near an end of what it is read from.
+    __device__ void load(
+        const source &s, const behind &b, bool around, const chunk_place &place, int item,
+        bool truth)
+    {
+        uint32_t row = place.row;
+        char *start = s.out + row * s.pitch;
+        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(start) % kPackBytes);
+        bool follows = s.follows || (around && row > 0);
+        int64_t at = place.k * kPackBytes + (follows && phase ? kPackBytes - phase : -phase);
+        end = 0;
+        if (row >= s.rows || at >= s.width) {
+            return;
+        }
+        to = start + at;
+        const char *from = s.x + row * s.width + at;
+        bool packs = own.load(from, s.x, s.x + s.rows * s.width) && at >= 0;
+        end = kPackBytes;
+        if (s.width - at < kPackBytes) {
+            end = static_cast<int>(s.width - at);
+            bool more = b.x != nullptr && row + b.down < s.rows;
+            const char *next = b.x + (row + b.down) * b.width - end;
+            packs = packs && more && other.load(next, b.x, b.x + s.rows * b.width);
+            if (!packs && more) {
+                copy_part(to, next, end, kPackBytes, item, truth);
+            }
+        }
+        if (!packs) {
+            copy_part(to, from, at < 0 ? static_cast<int>(-at) : 0, end, item, truth);
+            end = 0;
+        }
+    }
+
+    __device__ void store(bool truth) const
+    {
+        if (end > 0) {
+            words w = own.value();
+            w = end < kPackBytes ? both(w, other.value(), end) : w;
+            store_bytes<kPackBytes>(to, truth ? as_truth(w) : w);
+        }
+    }
 };
 
-// Near an end of x, which no load may reach beyond: byte by byte into the chunk.
+template <int kChunks>
 __device__ inline void
-gather(held_chunk &h, const char *from)
+copy_shifted(const source &s, const behind &b, bool around, int64_t first, int item, bool truth)
 {
-    h.x = {};
-    for (int at = h.begin; at < h.end; at++) {
-        uint32_t byte = static_cast<uint8_t>(from[at]);
+    constexpr int kAtOnce = kChunks < 2 ? kChunks : 2;
+    chunk_place place(s, first);
+#pragma unroll 1
+    for (int done = 0; done < kChunks; done += kAtOnce) {
+        held_chunk held[kAtOnce];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            h.x.first.word[i] |= at / 4 == i ? byte << (8 * (at % 4)) : 0;
+        for (int u = 0; u < kAtOnce; u++, place.step()) {
+            held[u].load(s, b, around, place, item, truth);
         }
-    }
-}
-
-// Chunk k of a row.
-__device__ inline held_chunk
-load_shifted(const source &s, int64_t row, int64_t k)
-{
-    char *to = s.out + row * s.pitch;
-    int64_t phase = reinterpret_cast<uintptr_t>(to) % kPackBytes;
-    int64_t at = k * kPackBytes - phase; // where the chunk begins in the row
-    held_chunk h = {};
-    if (at >= s.width) {
-        return h;
-    }
-    h.out = to + at;
-    h.begin = at < 0 ? static_cast<int>(-at) : 0;
-    h.end = s.width - at < kPackBytes ? static_cast<int>(s.width - at) : kPackBytes;
-
-    const char *from = s.x + row * s.width + at;
-    if (!h.x.load(from, s.x, s.x + s.rows * s.width)) {
-        gather(h, from);
-    }
-    return h;
-}
-
-__device__ inline held_chunk
-load_whole(const source &s, int64_t row, int64_t k)
-{
-    held_chunk h = {s.out + row * s.pitch + k * kPackBytes, 0, kPackBytes, {}};
-    h.x.first = load_words(s.x + row * s.width + k * kPackBytes);
-    return h;
-}
-
-// Chunks from `first` on, kBlock apart.
-template <bool kWhole, int kChunks>
-__device__ inline void
-copy_chunks(const source &s, int64_t first, int item, bool truth)
-{
-    int64_t chunks = s.chunks(), n = chunks * s.rows;
-    held_chunk held[kChunks];
 #pragma unroll
-    for (int u = 0; u < kChunks; u++) {
-        int64_t i = first + u * kBlock, row = 0;
-        if (s.rows > 1) {
-            row = n < kWord ? static_cast<uint32_t>(i) / static_cast<uint32_t>(chunks) : i / chunks;
-        }
-        held[u].out = nullptr;
-        if (i < n) {
-            int64_t k = i - row * chunks;
-            held[u] = kWhole ? load_whole(s, row, k) : load_shifted(s, row, k);
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kChunks; u++) {
-        const held_chunk &h = held[u];
-        if (h.out == nullptr) {
-            continue;
-        }
-        words chunk = kWhole ? h.x.first : h.x.value();
-        chunk = truth ? as_truth(chunk) : chunk;
-        if (kWhole || h.end - h.begin == kPackBytes) {
-            store_words(h.out, chunk);
-        } else {
-            store_part(h.out, chunk, h.begin, h.end, item);
+        for (int u = 0; u < kAtOnce; u++) {
+            held[u].store(truth);
         }
     }
 }
@@ -205,16 +261,23 @@ tensor_of(const operands<kTensors> &p, uint32_t block)
 
 template <int kTensors, int kChunks>
 __global__ void
-__launch_bounds__(kBlock) multi(const __grid_constant__ operands<kTensors> p)
+__launch_bounds__(kBlock, 3) multi(const __grid_constant__ operands<kTensors> p)
 {
     int i = tensor_of(p, blockIdx.x);
-    source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch, p.rows};
+    source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch,
+                p.rows, p.joined && i > 0};
     int64_t first = (blockIdx.x - p.first[i]) * int64_t{kBlock * kChunks} + threadIdx.x;
     if (s.whole()) {
-        copy_chunks<true, kChunks>(s, first, p.item, p.truth);
-    } else {
-        copy_chunks<false, kChunks>(s, first, p.item, p.truth);
+        copy_whole<kChunks>(s, first, p.truth);
+        return;
     }
+    behind b = {};
+    bool last = i + 1 == p.count;
+    if (p.joined && (!last || p.around)) {
+        int next = last ? 0 : i + 1;
+        b = {p.x[next], p.start[next + 1] - p.start[next], last};
+    }
+    copy_shifted<kChunks>(s, b, p.joined && p.around && i == 0, first, p.item, p.truth);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -224,7 +287,8 @@ struct joined {
     aicf_list xs;
     char *out;
     int64_t axis, unit; // unit: bytes of one index of the axis
-    int64_t pitch, rows;
+    int64_t pitch;
+    int64_t row, rows; // the first of the launch's, and their number
     int item;
     bool truth;
 };
@@ -243,37 +307,40 @@ launch_some(const joined &j, int64_t *from, int64_t *start, aicf_stream stream)
 {
     static_assert(sizeof(operands<kTensors>) < 32 * 1024 - 4, "what a launch's parameters hold");
     operands<kTensors> p;
-    int64_t blocks = 0;
-    p.out = j.out;
+    p.out = j.out + j.row * j.pitch;
     p.pitch = j.pitch;
-    p.rows = j.rows;
+    p.rows = static_cast<uint32_t>(j.rows);
     p.item = j.item;
     p.truth = j.truth;
+    p.joined = true;
+    p.start[0] = *start;
     p.count = 0;
     for (; *from < j.xs.count && p.count < kTensors; ++*from) {
-        source s = {
-            static_cast<const char *>(j.xs.views[*from].data), j.out + *start, width_of(j, *from),
-            j.pitch, j.rows};
-        int64_t own = ceil_div(s.rows * s.chunks(), kBlock * kChunks);
-        if (s.width == 0) {
-            continue;
+        int64_t width = width_of(j, *from);
+        if (width > 0) {
+            const char *x = static_cast<const char *>(j.xs.views[*from].data);
+            p.x[p.count] = x + j.row * width;
+            *start += width;
+            p.start[++p.count] = *start;
+            p.joined = p.joined && width >= kPackBytes;
         }
-        if (blocks + own > kMostBlocks) {
-            break;
-        }
-        p.x[p.count] = s.x;
-        p.start[p.count] = *start;
-        p.first[p.count] = static_cast<uint32_t>(blocks);
-        blocks += own;
-        *start += s.width;
-        p.start[++p.count] = *start;
+    }
+    p.around = p.start[p.count] - p.start[0] == p.pitch;
+    int64_t blocks = 0;
+    for (int i = 0; i < p.count; i++) {
+        source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch,
+                    p.rows, p.joined && i > 0};
+        p.first[i] = static_cast<uint32_t>(blocks);
+        blocks += ceil_div(p.rows * s.chunks(), kBlock * kChunks);
     }
     p.first[p.count] = static_cast<uint32_t>(blocks);
-    if (blocks == 0) {
-        return *from < j.xs.count ? status_of(cudaErrorInvalidConfiguration) : aicf_ok();
+    if (blocks > kMostBlocks) {
+        return status_of(cudaErrorInvalidConfiguration);
     }
-    return aicf::launch(
-        multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+    return blocks == 0
+               ? aicf_ok()
+               : aicf::launch(
+                     multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
 template <int kTensors>
@@ -292,30 +359,46 @@ launch_all(const joined &j, aicf_stream stream)
     return aicf_ok();
 }
 
-// Parameters cost by their bytes: the least that hold the list.
+// Parameters cost by their bytes: the least that hold the list. Rows are halved until their chunks
+// are counted in 32 bits.
 static aicf_status
-launch(joined j, aicf_stream stream)
+launch_rows(const joined &j, aicf_stream stream)
 {
+    int64_t widest = 0;
     for (int64_t i = 0; i < j.xs.count; i++) {
-        j.pitch += width_of(j, i);
+        widest = width_of(j, i) > widest ? width_of(j, i) : widest;
     }
-    if (j.rows * j.pitch == 0) {
-        return aicf_ok();
+    if (j.rows > 1 && widest / kPackBytes + 2 > (kWord - 1) / j.rows) {
+        joined low = j, high = j;
+        low.rows = j.rows / 2;
+        high.row += low.rows;
+        high.rows -= low.rows;
+        aicf_status status = launch_rows(low, stream);
+        return status.kind ? status : launch_rows(high, stream);
     }
     return j.xs.count <= 8     ? launch_all<8>(j, stream)
            : j.xs.count <= 128 ? launch_all<128>(j, stream)
                                : launch_all<1024>(j, stream);
 }
 
+static aicf_status
+launch(joined j, aicf_stream stream)
+{
+    for (int64_t i = 0; i < j.xs.count; i++) {
+        j.pitch += width_of(j, i);
+    }
+    return j.rows * j.pitch == 0 ? aicf_ok() : launch_rows(j, stream);
+}
+
 } // namespace aicf::concat
 
-#define LAUNCHER_OF(T, suffix, truth)                                                          \
-    aicf_status aicf_cuda_concat_multi_##suffix(                                               \
-        aicf_list xs, T *out, int64_t L, int64_t R, int64_t axis, aicf_stream stream)          \
-    {                                                                                          \
-        constexpr int kItem = sizeof(T);                                                       \
-        char *bytes = reinterpret_cast<char *>(out);                                           \
-        return aicf::concat::launch({xs, bytes, axis, R * kItem, 0, L, kItem, truth}, stream); \
+#define LAUNCHER_OF(T, suffix, truth)                                                             \
+    aicf_status aicf_cuda_concat_multi_##suffix(                                                  \
+        aicf_list xs, T *out, int64_t L, int64_t R, int64_t axis, aicf_stream stream)             \
+    {                                                                                             \
+        constexpr int kItem = sizeof(T);                                                          \
+        char *bytes = reinterpret_cast<char *>(out);                                              \
+        return aicf::concat::launch({xs, bytes, axis, R * kItem, 0, 0, L, kItem, truth}, stream); \
     }
 #define LAUNCHER(T, suffix) LAUNCHER_OF(T, suffix, false)
 

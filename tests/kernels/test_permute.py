@@ -133,7 +133,9 @@ def along(axis: int, sizes: tuple[int, ...], dtype: str, device: str) -> list[to
 @pytest.mark.promise("KERNELS-concat-axes")
 @pytest.mark.parametrize("dtype", [*SIZES, "bool"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("sizes", [(3, 4), (16, 32, 64), (1, 1, 1, 5), (1000, 7)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(3, 4), (16, 32, 64), (1, 1, 1, 5), (1000, 7), (97, 97, 97), (17, 0, 19)], ids=str
+)
 def test_concat(device: str, sizes: tuple[int, ...], axis: int, dtype: str) -> None:
     for layout in ("dense", "odd"):
         check_concat(along(axis, sizes, dtype, device), dtype, axis, layout)
