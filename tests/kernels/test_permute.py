@@ -41,6 +41,7 @@ CASES = [
     ((20, 30, 3), (1, 0, 2)),  # the last dim stays and is odd
     ((2, 80, 64, 3), (0, 3, 1, 2)),  # a side too short for tiles: strips, either way round
     ((2, 3, 80, 64), (0, 2, 3, 1)),
+    ((2, 3, 4240), (0, 2, 1)),  # three rows, of no whole number of blocks
     ((3, 5, 1999), (0, 2, 1)),  # of odd length
     ((3, 1999, 7), (0, 2, 1)),
     ((5, 2, 60, 70), (3, 0, 2, 1)),  # not beside each other

@@ -9,7 +9,8 @@
 //   shifted the same, to any address: a tile's part of a row of out begins and ends on the row's
 //           own boundaries
 //   strips  one of those two dims is shorter than a sector of memory and stands beside the other
-//           one (channels of an image): whole strips of the two through shared memory
+//           one (channels of an image): whole strips of the two through shared memory; three
+//           channels of 8 and 16 bits in registers (threes)
 //   direct  all else, and small ones: by index, in the order of out, in parts of less than 2^31
 //           elements
 //   few     small ones of one or two dims: the same by one element a thread
@@ -30,6 +31,7 @@ struct kernels {
     void (*tiled)(tiles), (*shifted)(tiles);
     void (*flat)(tiles), (*flat_shifted)(tiles); // of flat_shape; NULL: there are none
     void (*strips)(transpose::strips);
+    void (*threes[2])(transpose::strips); // out's rows apart, x's; NULL: there are none
     void (*direct)(elements<AICF_MAX_RANK>);
     void (*few)(elements<kFewDims>);
     int across, along; // of a tile
@@ -105,7 +107,7 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count, bool *flat)
 
 // Fills `s` and the number of strips if there are such two dims.
 inline bool
-strips_of(const plan &p, strips *s, int64_t *count)
+strips_of(const plan &p, const kernels &k, strips *s, int64_t *count, bool *threes)
 {
     int other = -1; // the dim of x's rows
     for (int i = 1; i < p.rank; i++) {
@@ -126,10 +128,7 @@ strips_of(const plan &p, strips *s, int64_t *count)
     s->size = many.size;
     s->pitch = s->apart ? few.x : few.out;
     s->few = divider_of(few.size);
-    // A multiple of 16 elements, so that a strip's rows lie as the whole ones do.
-    s->length = static_cast<unsigned>(kStripBytes / (few.size * p.item) / kPackBytes * kPackBytes);
-    s->count = divider_of(ceil_div(many.size, s->length));
-    *count = s->count.divisor;
+    *count = 1;
     for (int i = 1; i < p.rank; i++) {
         if (i != other) {
             s->sizes[s->rank] = divider_of(p.dims[i].size);
@@ -142,6 +141,13 @@ strips_of(const plan &p, strips *s, int64_t *count)
     s->x_packs = whole_packs(p.x, s->apart ? s->pitch : 0, s->x_strides, s->rank, p.item);
     s->out_packs = whole_packs(p.out, s->apart ? 0 : s->pitch, s->out_strides, s->rank, p.item);
     s->truth = p.truth;
+    int64_t pack = kPackBytes / p.item;
+    *threes = k.threes[0] && few.size == 3 && many.size % pack == 0 && s->x_packs && s->out_packs;
+    // A multiple of 16 elements, so that a strip's rows lie as the whole ones do.
+    s->length = static_cast<int>(
+        *threes ? kBlock * pack : kStripBytes / (few.size * p.item) / kPackBytes * kPackBytes);
+    s->count = divider_of(ceil_div(many.size, s->length));
+    *count *= s->count.divisor;
     return *count <= kMostBlocks;
 }
 
@@ -203,14 +209,15 @@ launch(
     tiles t;
     strips s;
     int64_t count;
-    bool flat;
+    bool flat, threes;
     if (numel(&out) * item > kSmall && tiles_of(p, k, &t, &count, &flat)) {
         auto kernel =
             flat ? (t.out_packs ? k.flat : k.flat_shifted) : (t.out_packs ? k.tiled : k.shifted);
         return aicf::launch(kernel, static_cast<unsigned>(count), kBlock, 0, stream, t);
     }
-    if (numel(&out) * item > kSmall && strips_of(p, &s, &count)) {
-        return aicf::launch(k.strips, static_cast<unsigned>(count), kBlock, 0, stream, s);
+    if (numel(&out) * item > kSmall && strips_of(p, k, &s, &count, &threes)) {
+        auto kernel = threes ? k.threes[s.apart] : k.strips;
+        return aicf::launch(kernel, static_cast<unsigned>(count), kBlock, 0, stream, s);
     }
     return launch_direct(k, p, stream);
 }
@@ -237,6 +244,12 @@ launch(
     {                                                                                    \
         transpose::strips_body<T>(p);                                                    \
     }                                                                                    \
+    template <typename T, bool kApart>                                                   \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
+        threes(const __grid_constant__ transpose::strips p)                              \
+    {                                                                                    \
+        transpose::threes_body<T, kApart>(p);                                            \
+    }                                                                                    \
     template <typename T>                                                                \
     __global__ void __launch_bounds__(transpose::kBlock)                                 \
         direct(const __grid_constant__ transpose::elements<AICF_MAX_RANK> p)             \
@@ -261,6 +274,10 @@ launch(
         k.along = S::kAlong;                                                             \
         if constexpr (sizeof(T) < kPackBytes) { /* elements of 16 bytes are on theirs */ \
             k.shifted = shifted<T, S>;                                                   \
+        }                                                                                \
+        if constexpr (sizeof(T) < 4) {                                                   \
+            k.threes[0] = threes<T, false>;                                              \
+            k.threes[1] = threes<T, true>;                                               \
         }                                                                                \
         if constexpr (sizeof(T) == 2) {                                                  \
             k.flat = tiled<T, transpose::flat_shape>;                                    \

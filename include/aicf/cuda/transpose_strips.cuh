@@ -136,6 +136,111 @@ strips_body(const strips &p)
     }
 }
 
+// ---- threes -------------------------------------------------------------------------------------
+
+// Strips of a `few` of 3, of elements below 4 bytes that all lie in whole packs: a thread turns a
+// pack of each of three rows into three neighbouring ones, or back, in registers; a warp exchanges
+// them through shared memory, so that it reads and writes packs side by side.
+
+// Elements of word k, of which element i is the one at place(i) of `from`.
+template <typename T, typename Place>
+__device__ inline uint32_t
+gather_word(const words (&from)[3], int k, Place place)
+{
+    auto word = [&](int at) {
+        int i = at * static_cast<int>(sizeof(T)) / 4;
+        return from[i / 4].word[i % 4];
+    };
+    if constexpr (sizeof(T) == 2) {
+        int a = place(2 * k), b = place(2 * k + 1);
+        return __byte_perm(word(a), word(b), (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
+    } else {
+        int a = place(4 * k), b = place(4 * k + 1), c = place(4 * k + 2), d = place(4 * k + 3);
+        uint32_t low = __byte_perm(word(a), word(b), a % 4 | (4 + b % 4) << 4);
+        uint32_t high = __byte_perm(word(c), word(d), c % 4 | (4 + d % 4) << 4);
+        return __byte_perm(low, high, 0x5410);
+    }
+}
+
+// Three packs apart to three side by side, or back.
+template <typename T, bool kApart>
+__device__ inline void
+turn_threes(const words (&from)[3], words (&to)[3])
+{
+    constexpr int kSize = kPackSize<T>;
+#pragma unroll
+    for (int k = 0; k < 12; k++) {
+        to[k / 4].word[k % 4] = gather_word<T>(from, k, [](int i) {
+            return kApart ? i % 3 * kSize + i / 3 : i % kSize * 3 + i / kSize;
+        });
+    }
+}
+
+template <typename T, bool kApart>
+__device__ inline void
+threes_body(const strips &p)
+{
+    constexpr int kSize = kPackSize<T>, kWarp = 32;
+    __shared__ words memory[3 * kBlock];
+    uint32_t slice = divide(blockIdx.x, p.count);
+    int64_t first = int64_t{blockIdx.x - slice * p.count.divisor} * kBlock;
+    const T *x = static_cast<const T *>(p.x);
+    T *out = static_cast<T *>(p.out);
+    for (int i = 0; i < p.rank; i++) {
+        uint32_t next = divide(slice, p.sizes[i]);
+        uint32_t digit = slice - next * p.sizes[i].divisor;
+        slice = next;
+        x += digit * p.x_strides[i];
+        out += digit * p.out_strides[i];
+    }
+
+    unsigned lane = threadIdx.x % kWarp, begin = threadIdx.x - lane;
+    words *exchange = memory + 3 * begin;
+    int64_t warp = first + begin, left = p.size / kSize - warp; // packs of a row
+    unsigned packs = left < 0 ? 0 : least(left, kWarp);
+    bool there = lane < packs;
+    const T *apart = kApart ? x + (warp + lane) * kSize : nullptr;
+    words held[3] = {}, turned[3];
+#pragma unroll
+    for (unsigned c = 0; c < 3; c++) {
+        if (kApart ? there : c * kWarp + lane < 3 * packs) {
+            held[c] = kApart ? load_words(apart + c * p.pitch)
+                             : load_words(x + (3 * warp + c * kWarp + lane) * kSize);
+        }
+    }
+    if (!kApart) {
+#pragma unroll
+        for (unsigned c = 0; c < 3; c++) {
+            exchange[c * kWarp + lane] = held[c];
+        }
+        __syncwarp();
+#pragma unroll
+        for (unsigned c = 0; c < 3; c++) {
+            held[c] = exchange[3 * lane + c];
+        }
+    }
+    turn_threes<T, kApart>(held, turned);
+    if (kApart) {
+#pragma unroll
+        for (unsigned c = 0; c < 3; c++) {
+            exchange[3 * lane + c] = turned[c];
+        }
+        __syncwarp();
+#pragma unroll
+        for (unsigned c = 0; c < 3; c++) {
+            turned[c] = exchange[c * kWarp + lane];
+        }
+    }
+#pragma unroll
+    for (unsigned c = 0; c < 3; c++) {
+        T *to = kApart ? out + (3 * warp + c * kWarp + lane) * kSize
+                       : out + (warp + lane) * kSize + c * p.pitch;
+        if (kApart ? c * kWarp + lane < 3 * packs : there) {
+            store_bytes<kPackBytes>(to, as_written(turned[c], p.truth));
+        }
+    }
+}
+
 // ---- direct -------------------------------------------------------------------------------------
 
 constexpr int kUnroll = 4;  // elements of a thread: that many loads are on their way at once
