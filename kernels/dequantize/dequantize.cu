@@ -94,8 +94,8 @@ launch(
     if (n == 0) {
         return aicf_ok();
     }
-    affine::operands<map> p = {x,    out, 0, n, 0, 0, affine::channels_of(scale, zero, L, C, R, S),
-                               map{}};
+    affine::operands<map> p = {
+        x, out, 0, n, 0, 0, {}, affine::channels_of(scale, zero, L, C, R, S), map{}};
     return affine::launch(kernels_of<map>(), p, stream);
 }
 

@@ -83,9 +83,11 @@ launch(
         return aicf_ok();
     }
     map bytes = {is_signed ? -128 : 0, is_signed ? 127 : 255};
-    affine::operands<map> p = {
-        x,    static_cast<uint8_t *>(out), 0, n, 0, 0, affine::channels_of(scale, zero, L, C, R, S),
-        bytes};
+    affine::operands<map> p = {x,    static_cast<uint8_t *>(out),
+                               0,    n,
+                               0,    0,
+                               {},   affine::channels_of(scale, zero, L, C, R, S),
+                               bytes};
     return affine::launch(kernels_of<map>(), p, stream);
 }
 

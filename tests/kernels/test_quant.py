@@ -161,6 +161,22 @@ def test_dequantize(device: str, shape: tuple[int, ...], axis: int, dtype: str, 
                 assert_close(array_of(out), want.numpy(), dtype, f"{shape} {channels} {layout}")
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-quant-values")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_long_runs_of_one_channel(dtype: str) -> None:
+    """Enough of them that each gets blocks of its own, of which the last is not full."""
+    shape, axis = (3, 750, 2056), 1
+    scale, zero = parameters(shape[axis], "i8", "cuda")
+    x, code = random(shape, dtype, "cuda"), empty(shape, "i8", "cuda")
+    call("quantize", f"{dtype}_i8", x, scale, zero, code, axis=axis)
+    assert torch.equal(code.cpu(), quantized(x, scale, zero, axis, "i8"))
+    out = empty(shape, dtype, "cuda")
+    call("dequantize", f"i8_{dtype}", code, scale, zero, out, axis=axis)
+    at, by = (p.cpu().float().view(-1, 1) for p in (zero, scale))
+    assert torch.equal(out.cpu(), ((code.cpu().float() - at) * by).to(DTYPES[dtype]))
+
+
 @pytest.mark.promise("KERNELS-quant-special")
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_the_difference_of_extreme_integers_does_not_wrap(device: str, dtype: str) -> None:

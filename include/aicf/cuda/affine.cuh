@@ -12,6 +12,8 @@
 //            peeled where both sides then are aligned
 //   columns  the same where every element of a row has a channel of its own and grids are dear: a
 //            thread goes down some rows, so that it makes them once
+//   runs     the same of large tensors where many neighbours have one channel: a block has part of
+//            one such run, so that a thread makes one grid
 //   scalar   element by element
 // Bound by bytes.
 #ifndef AICF_CUDA_AFFINE_CUH
@@ -85,6 +87,7 @@ template <typename Map> struct operands {
     typename Map::out *out;
     int64_t head, n;
     int64_t bands, rows; // columns: blocks side by side in a row, rows that a block goes down
+    divider parts;       // runs: blocks of one
     channels ch;
     Map map;
 };
@@ -231,6 +234,36 @@ columns_body(const operands<Map> &p)
     }
 }
 
+constexpr int kInRun = 2; // units of a thread there
+
+// Requires runs of whole units, whose number is below 2^31, and both sides aligned to them.
+template <typename Map>
+__device__ inline void
+runs_body(const operands<Map> &p)
+{
+    constexpr int kLanes = kSize<Map>;
+    uint32_t run = divide(blockIdx.x, p.parts);
+    int64_t first = (blockIdx.x - run * p.parts.divisor) * int64_t{kBlock * kInRun} + threadIdx.x;
+    int64_t units = p.ch.R / kLanes, base = run * p.ch.R;
+    in_raw<Map> held[kInRun];
+#pragma unroll
+    for (int u = 0; u < kInRun; u++) {
+        if (first + u * kBlock < units) {
+            const typename Map::in *from = p.x + base + (first + u * kBlock) * kLanes;
+            held[u] = *reinterpret_cast<const in_raw<Map> *>(from);
+        }
+    }
+    uint32_t outer = divide(run, p.ch.by_c);
+    typename Map::grid_t grid = grid_at(p.map, p.ch, run - outer * p.ch.by_c.divisor);
+#pragma unroll
+    for (int u = 0; u < kInRun; u++) {
+        if (first + u * kBlock < units) {
+            typename Map::out *to = p.out + base + (first + u * kBlock) * kLanes;
+            *reinterpret_cast<out_raw<Map> *>(to) = map_same(p, held[u], grid);
+        }
+    }
+}
+
 template <typename Map>
 __device__ inline void
 scalar_body(const operands<Map> &p)
@@ -265,6 +298,8 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
     ch.packs = !ch.one && R == 1 && C % 16 == 0 && phase_of(scale) == 0 && phase_of(zero) == 0;
     if (!ch.one && ch.narrow) {
         ch.by_r = divider_of(R);
+    }
+    if (!ch.one && C < int64_t{1} << 31) {
         ch.by_c = divider_of(C);
     }
     return ch;
@@ -275,6 +310,7 @@ template <typename Map> struct kernels {
     void (*vec)(operands<Map>);     // kUnits a thread
     void (*vec_one)(operands<Map>); // one: it waits for the launch before it
     void (*columns)(operands<Map>); // NULL: grids are not dear
+    void (*runs)(operands<Map>);
     void (*scalar)(operands<Map>);
 };
 
@@ -293,6 +329,22 @@ launch_columns(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
     return aicf::launch(k.columns, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
+// Whether runs are taken; fills p.parts and the number of blocks.
+template <typename Map>
+bool
+has_runs(operands<Map> *p, int64_t *blocks)
+{
+    int64_t units = p->ch.R / kSize<Map>, runs = p->n / p->ch.R;
+    int64_t parts = ceil_div(units, kBlock * kInRun);
+    *blocks = runs * parts;
+    if (p->ch.one || p->head != 0 || p->ch.R % kSize<Map> != 0 || units < kBlock ||
+        *blocks < kEnoughBlocks * kUnits / kInRun || *blocks > kMostBlocks) {
+        return false;
+    }
+    p->parts = divider_of(parts);
+    return true;
+}
+
 // Requires n above 0 before channels_of.
 template <typename Map>
 aicf_status
@@ -306,6 +358,10 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
     if (k.columns && !p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % kSize<Map> == 0) {
         return launch_columns(k, p, stream);
     }
+    int64_t most;
+    if (has_runs(&p, &most)) {
+        return aicf::launch(k.runs, static_cast<unsigned>(most), kBlock, 0, stream, p);
+    }
     int64_t units = p.n / kSize<Map> + 1;
     bool large = units >= kEnoughBlocks * kBlock * kUnits;
     unsigned blocks =
@@ -317,32 +373,39 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 } // namespace aicf::affine
 
 // The kernels of an op, in the op's own namespace, and the table of them for a Map.
-#define AICF_AFFINE_KERNELS                                                                     \
-    template <typename Map, int kCount>                                                         \
-    __global__ void __launch_bounds__(affine::kBlock)                                           \
-        vec(const __grid_constant__ affine::operands<Map> p)                                    \
-    {                                                                                           \
-        affine::vec_body<Map, kCount>(p);                                                       \
-    }                                                                                           \
-    template <typename Map>                                                                     \
-    __global__ void __launch_bounds__(affine::kBlock)                                           \
-        columns(const __grid_constant__ affine::operands<Map> p)                                \
-    {                                                                                           \
-        affine::columns_body(p);                                                                \
-    }                                                                                           \
-    template <typename Map>                                                                     \
-    __global__ void __launch_bounds__(affine::kBlock)                                           \
-        scalar(const __grid_constant__ affine::operands<Map> p)                                 \
-    {                                                                                           \
-        affine::scalar_body(p);                                                                 \
-    }                                                                                           \
-    template <typename Map> affine::kernels<Map> kernels_of()                                   \
-    {                                                                                           \
-        affine::kernels<Map> k = {vec<Map, affine::kUnits>, vec<Map, 1>, nullptr, scalar<Map>}; \
-        if constexpr (Map::kDear) {                                                             \
-            k.columns = columns<Map>;                                                           \
-        }                                                                                       \
-        return k;                                                                               \
+#define AICF_AFFINE_KERNELS                                                          \
+    template <typename Map, int kCount>                                              \
+    __global__ void __launch_bounds__(affine::kBlock)                                \
+        vec(const __grid_constant__ affine::operands<Map> p)                         \
+    {                                                                                \
+        affine::vec_body<Map, kCount>(p);                                            \
+    }                                                                                \
+    template <typename Map>                                                          \
+    __global__ void __launch_bounds__(affine::kBlock)                                \
+        columns(const __grid_constant__ affine::operands<Map> p)                     \
+    {                                                                                \
+        affine::columns_body(p);                                                     \
+    }                                                                                \
+    template <typename Map>                                                          \
+    __global__ void __launch_bounds__(affine::kBlock)                                \
+        runs(const __grid_constant__ affine::operands<Map> p)                        \
+    {                                                                                \
+        affine::runs_body(p);                                                        \
+    }                                                                                \
+    template <typename Map>                                                          \
+    __global__ void __launch_bounds__(affine::kBlock)                                \
+        scalar(const __grid_constant__ affine::operands<Map> p)                      \
+    {                                                                                \
+        affine::scalar_body(p);                                                      \
+    }                                                                                \
+    template <typename Map> affine::kernels<Map> kernels_of()                        \
+    {                                                                                \
+        affine::kernels<Map> k = {                                                   \
+            vec<Map, affine::kUnits>, vec<Map, 1>, nullptr, runs<Map>, scalar<Map>}; \
+        if constexpr (Map::kDear) {                                                  \
+            k.columns = columns<Map>;                                                \
+        }                                                                            \
+        return k;                                                                    \
     }
 
 #endif
