@@ -71,6 +71,7 @@ typedef struct core_state {
     source *sources[SOURCE_BUCKETS];
     int jax_skips_buffers; /* the last array of jax's was one that shows none */
     int numpy_layout;      /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */
+    int torch_direct;      /* direct.c: 0 not looked at, 1 proved, -1 other than ours */
     int storage_words;     /* words of torch's storages for alias.c: 0 not looked, -1 none */
     bool sync;             /* AICF_DEBUG=sync */
 } core_state;
@@ -91,13 +92,16 @@ typedef enum framework {
     FRAMEWORK_TVM
 } framework;
 
+/* Writes the head of an aicf_tensor; not 0: it refuses, with an exception. */
+typedef int reader(void *object, void *tensor);
+
 /* How tensors of one type are read, and whose they are. Learned once; does not change while the
    type lives, and is not freed while the state lives: whoever holds an object of the type may use
    it. It holds its type weakly, and serves another type when that one is gone. */
 struct source {
-    PyTypeObject *type;                      /* NULL: gone; read by source_is */
-    int (*read)(void *object, void *tensor); /* runs no Python; NULL: ask the protocols */
-    const dl_exchange *exchange;             /* NULL: none, or not to be trusted */
+    PyTypeObject *type;          /* NULL: gone; read by source_is */
+    reader *read;                /* runs no Python; NULL: ask the protocols */
+    const dl_exchange *exchange; /* NULL: none, or not to be trusted */
     uint8_t framework;
     uint8_t refused; /* aicf_check: no tensor of the type is taken */
     bool linked;     /* into its bucket */
@@ -124,6 +128,8 @@ const source *source_find(core_state *core, PyObject *object);
 const source *source_known(core_state *core, const PyTypeObject *type);
 /* Whether `type` is a class of a module, or derives from it; not so where nobody imported that. */
 bool type_is(PyTypeObject *type, const char *module_name, const char *class_name);
+/* A type's exchange API of our version, NULL: none that can be used; *failed with an exception. */
+const dl_exchange *exchange_find(const core_state *core, PyTypeObject *type, bool *failed);
 void sources_finish(core_state *core);
 int sources_traverse(core_state *core, visitproc visit, void *arg);
 
@@ -335,6 +341,10 @@ bool numpy_proved(core_state *core, PyObject *numpy);
 /* A new array, row-major; NULL without an exception: numpy has no such dtype. Runs Python. */
 PyObject *numpy_new(core_state *core, aicf_dtype dtype, int rank, const int64_t *sizes);
 int numpy_read(void *object, void *tensor);
+
+/* direct.c: what reads tensors of torch's of a type that has this exchange API, and shows what that
+   shows. Runs Python. */
+reader *torch_reader(core_state *core, const dl_exchange *exchange);
 
 /* torch.c: what torch keeps beside the memory. Runs Python. */
 bool torch_may_be_negative(const aicf_tensor *t);

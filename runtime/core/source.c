@@ -34,7 +34,7 @@ exchange_of_version(const dl_exchange *api)
     return NULL;
 }
 
-static const dl_exchange *
+const dl_exchange *
 exchange_find(const core_state *core, PyTypeObject *type, bool *failed)
 {
     PyObject *capsule = type_attribute(type, core->names[NAME___dlpack_c_exchange_api__], failed);
@@ -125,6 +125,8 @@ choose_reader(core_state *core, source *s)
 {
     if (s->framework == FRAMEWORK_OWN) {
         s->read = tensor_read;
+    } else if (s->exchange && s->framework == FRAMEWORK_TORCH) {
+        s->read = torch_reader(core, s->exchange);
     } else if (s->exchange) {
         s->read = s->exchange->borrow;
     } else if (s->framework == FRAMEWORK_NUMPY) {
