@@ -31,6 +31,8 @@ SIZES = [
     (1, 300, 300), (300, 1, 300), (300, 300, 1),
     (2, 3, 5000),  # a long sum
 ]  # fmt: skip
+# Kernels that take rows and addresses on 16 bytes alone.
+ALIGNED = ("mma", "wgmma")
 # Rows or columns with a unit stride, with and without gaps.
 LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
 
@@ -47,7 +49,8 @@ def kernels_of(dtype: str, device: str) -> list[str]:
     row = importlib.import_module("aicf_cuda.gemm").capability
     built = row["built"]
     found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
-    return [k for k in found if k != "blas" or blas_is_there()]
+    there = {"blas": blas_is_there, "wgmma": lambda: torch.cuda.get_device_capability() == (9, 0)}
+    return [k for k in found if k not in there or there[k]()]
 
 
 def blas_is_there() -> bool:
@@ -107,8 +110,8 @@ def test_epilogues_by_every_kernel(device: str, sizes: tuple[int, int, int], dty
     a, b = random((m, k), dtype, device, seed=1), random((k, n), dtype, device, seed=2)
     bias, c = random((n,), dtype, device, seed=3), random((m, n), dtype, device, "pitched", seed=4)
     for kernel in kernels_of(dtype, device):
-        if kernel == "mma" and (n % 8 or k % 8):
-            continue  # its guard asks for rows that are aligned to 16 bytes
+        if kernel in ALIGNED and (n % 8 or k % 8):
+            continue  # their guards ask for rows that are aligned to 16 bytes
         for with_bias, with_c, act in itertools.product((0, 1), (0, 1), ("none", "relu", "gelu")):
             for alpha, beta in [(1.0, 1.0), (-0.7, 0.5), (0.0, 1.0), (2.0, 0.0)]:
                 options: dict[str, Any] = {"alpha": alpha, "act": act, "kernel": kernel}
@@ -127,7 +130,7 @@ def test_out_may_be_c(device: str, layout: str, dtype: str) -> None:
     a, b = random((33, 20), dtype, device, seed=1), random((20, 70), dtype, device, seed=2)
     c = random((33, 70), dtype, device, layout, seed=3)
     for kernel in kernels_of(dtype, device):
-        if kernel == "mma":
+        if kernel in ALIGNED:
             continue  # rows of 70 are not aligned
         out = empty((33, 70), dtype, device, layout).copy_(c)
         given = array_of(c)
@@ -190,7 +193,7 @@ def test_no_products(device: str, act: str, dtype: str) -> None:
     a, b = random((3, 0), dtype, device), random((0, 5), dtype, device)
     bias, c = random((5,), dtype, device, seed=3), random((3, 5), dtype, device, seed=4)
     for kernel in kernels_of(dtype, device):
-        if kernel == "mma":
+        if kernel in ALIGNED:
             continue  # rows of 5 are not aligned
         # First a product, so that sums which are not set to 0 hold something else.
         check(random((3, 9), dtype, device), random((9, 5), dtype, device), dtype, kernel=kernel)
@@ -216,7 +219,7 @@ def test_c_is_not_read_where_beta_is_0(device: str, dtype: str) -> None:
     a, b = random((7, 9), dtype, device, seed=1), random((9, 11), dtype, device, seed=2)
     c = poisoned((7, 11), dtype, device)
     for kernel in kernels_of(dtype, device):
-        if kernel != "mma":
+        if kernel not in ALIGNED:
             check(a, b, dtype, c=c, beta=0.0, kernel=kernel)
             check(a, b, dtype, c=c, out=c, beta=0.0, kernel=kernel)
             c.fill_(math.nan)
@@ -281,7 +284,7 @@ def test_rows_that_overlap_or_coincide(device: str, dtype: str) -> None:
     b = random((16, 9), dtype, device, seed=3)
     for a in (windows, one):
         for kernel in kernels_of(dtype, device):
-            if kernel != "mma":
+            if kernel not in ALIGNED:
                 check(a, b, dtype, kernel=kernel)
         check(b.T, a.T, dtype)
 

@@ -1,0 +1,158 @@
+// The host's side of the copy engine (TMA) of sm_90a: maps of tensors, which a driver's function
+// encodes, and launches of the kernels that take them.
+#ifndef AICF_CUDA_COPY_ENGINE_CUH
+#define AICF_CUDA_COPY_ENGINE_CUH
+
+#include <cstdint>
+#include <type_traits>
+
+#include <cuda.h>
+
+#include <aicf/cuda/launch.cuh>
+#include <aicf/cuda/numeric.cuh>
+
+namespace aicf {
+
+constexpr int kLineBytes = 128;  // of the L2, and the longest row of a swizzled box
+constexpr int kEngineBytes = 16; // addresses and pitches of what the copy engine takes
+
+// ---- maps ---------------------------------------------------------------------------------------
+
+using map_encoder = decltype(&cuTensorMapEncodeTiled);
+
+// Asked of the runtime, so that nothing links against libcuda; NULL where the driver has none. One
+// for the whole process, so it is asked once; two threads that ask get one answer.
+inline map_encoder
+encoder_of_maps()
+{
+    static map_encoder answer = nullptr;
+    map_encoder known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
+    if (known) {
+        return known;
+    }
+    void *function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t error =
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    known =
+        found == cudaDriverEntryPointSuccess ? reinterpret_cast<map_encoder>(function) : nullptr;
+    __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+template <> constexpr CUtensorMapDataType kMapType<float> = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+template <> constexpr CUtensorMapDataType kMapType<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+template <>
+constexpr CUtensorMapDataType kMapType<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+
+// `count` matrices of `lines` lines of `length` neighbours; pitch and step are the distances of
+// lines and of matrices. Requires an address, a pitch where there are several lines and a step
+// where there are several matrices that are multiples of 16 bytes and above 0.
+template <typename T> struct matrices {
+    const T *data;
+    int64_t length, lines, count;
+    int64_t pitch, step;
+};
+
+// Whether all lines begin where a line of the L2 does, if the first does.
+template <typename T>
+bool
+on_lines(const matrices<T> &m)
+{
+    return m.lines == 1 || m.pitch * static_cast<int64_t>(sizeof(T)) % kLineBytes == 0;
+}
+
+// A map of matrices that are moved in boxes of `lines` times 128 bytes, whose 16-byte chunks lie
+// swizzled in shared memory: chunk c of line l at chunk c ^ (l % 8). The L2 fetches 256 bytes at a
+// time, or 128 where lines straddle its own (there 256 is a fifth slower on an H200).
+template <typename T>
+aicf_status
+encode_map(CUtensorMap *map, const matrices<T> &m, int lines)
+{
+    map_encoder encode = encoder_of_maps();
+    if (!encode) {
+        return status_of(cudaErrorNotSupported);
+    }
+    constexpr int64_t kUnit = kEngineBytes / static_cast<int>(sizeof(T));
+    int64_t pitch = m.lines > 1 ? m.pitch : ceil_div(m.length, kUnit) * kUnit;
+    int64_t step = m.count > 1 ? m.step : pitch;
+    const cuuint64_t sizes[3] = {
+        static_cast<cuuint64_t>(m.length), static_cast<cuuint64_t>(m.lines),
+        static_cast<cuuint64_t>(m.count)};
+    const cuuint64_t pitches[2] = {
+        static_cast<cuuint64_t>(pitch) * sizeof(T), static_cast<cuuint64_t>(step) * sizeof(T)};
+    const cuuint32_t box[3] = {kLineBytes / sizeof(T), static_cast<cuuint32_t>(lines), 1};
+    const cuuint32_t every[3] = {1, 1, 1};
+    CUresult result = encode(
+        map, kMapType<T>, 3, const_cast<T *>(m.data), sizes, pitches, box, every,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        on_lines(m) ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return status_of(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+// Launches `kernel`, which waits for the launch before it (ptx.cuh), in clusters of `size` blocks,
+// which divides `blocks`, with `shared` bytes of dynamic shared memory, the one value the kernel is
+// ever launched with.
+template <typename... P>
+aicf_status
+launch_clusters(
+    void (*kernel)(P...), unsigned blocks, unsigned block, int shared, unsigned size,
+    aicf_stream stream, typename exactly<P>::type... args)
+{
+    aicf_status status = allow_shared(kernel, shared);
+    if (status.kind) {
+        return status;
+    }
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    if (size > 1) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count++].val.clusterDim = {size, 1, 1};
+    }
+    if (launches_overlap()) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(blocks);
+    how.blockDim = dim3(block);
+    how.dynamicSmemBytes = static_cast<size_t>(shared);
+    how.stream = reinterpret_cast<cudaStream_t>(stream);
+    how.attrs = attributes;
+    how.numAttrs = count;
+    cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
+// Multiprocessors of the current device.
+inline aicf_status
+count_processors(int *processors)
+{
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(processors, cudaDevAttrMultiProcessorCount, device);
+    }
+    return status_of(error);
+}
+
+} // namespace aicf
+
+#endif

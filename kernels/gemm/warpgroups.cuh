@@ -1,0 +1,472 @@
+// The kernel of gemm_sm_90a.cu (see gemm.cuh for the operands, wgmma.cuh for stages and panels).
+//
+// Blocks persist. Each walks tiles: its producer thread copies k-slabs of a and b into stages; each
+// consumer warpgroup multiplies 64 rows of the tile, with the sums in registers, packs them to 16
+// bits and stores a panel under each of the *next* tile's slabs, while that one's products run. A
+// cluster is either blocks along m that load b's slabs for each other (kShare), or blocks that
+// split one tile's k (kSplit), whose sums block 0 adds in order: results are the same bits at every
+// run.
+//
+// Edges need no code: the copy engine fills reads outside an operand with zeros, to the element,
+// and drops writes outside the out, to 16 bytes.
+#ifndef AICF_GEMM_WARPGROUPS_CUH
+#define AICF_GEMM_WARPGROUPS_CUH
+
+#include "gemm.cuh"
+
+#include <aicf/cuda/activation.cuh>
+#include <aicf/cuda/wgmma.cuh>
+
+namespace aicf::gemm {
+
+using namespace aicf::wgmma;
+
+// kARows: rows of a that a stage keeps, fewer than the tile has where M is small; the rows wgmma
+// reads past them are other stages' bytes, and reach only rows of the tile that are not stored.
+// kOutPanels: panels in which a consumer stages its out. kShare: rows off the 128-byte lines cost
+// two reads of the L2 each, which then bounds a block that loads alone (H200: 0.65 of the speed
+// that 2 have together); 4 together are slower than 1.
+template <
+    int kConsumers_, int kCols_, int kStages_, int kOutPanels_, int kSplit_ = 1,
+    int kARows_ = kConsumers_ * kConsumerRows, int kShare_ = 1>
+struct tile_shape {
+    static constexpr int kConsumers = kConsumers_, kCols = kCols_, kStages = kStages_;
+    static constexpr int kOutPanels = kOutPanels_, kSplit = kSplit_, kShare = kShare_;
+    static constexpr int kCluster = kSplit * kShare;
+    static constexpr int kRows = kConsumers * kConsumerRows, kARows = kARows_;
+    static constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
+    static constexpr int kPanels = kCols / kPanel, kSums = kCols / 2;
+
+    // Shared memory: a's stages, b's, the out's panels, the sums that arrive, the barriers.
+    static constexpr int kABytes = kARows * kRowBytes, kBBytes = kCols * kRowBytes;
+    static constexpr int kPartialBytes = kRows * kCols * 4;
+    static constexpr int kBAt = kStages * kABytes;
+    static constexpr int kOutAt = kBAt + kStages * kBBytes;
+    static constexpr int kPartialAt = kOutAt + kConsumers * kOutPanels * kPanelBytes;
+    static constexpr int kBarrierAt = kPartialAt + (kSplit - 1) * kPartialBytes;
+    static constexpr int kGatheredAt = kBarrierAt + stage_barriers<kStages>::kBytes;
+    static constexpr int kShared = kGatheredAt + 8;
+
+    static_assert(kCols % kPanel == 0 && kPanels % kShare == 0, "whole panels, evenly loaded");
+    static_assert(kShare == 1 || kSplit == 1, "a cluster has one purpose");
+    static_assert(kABytes % kSwizzleBytes == 0, "stages start where the swizzle does");
+    static_assert(kShared <= kMostShared, "more shared memory than a block can have");
+};
+
+// The problem as the device sees it.
+template <typename T> struct plan {
+    int m, n;
+    int slabs;             // of K, kDepth each
+    int m_groups, n_tiles; // tiles along m counted in groups of kShare
+    int tiles;             // groups of all matrices
+    int a_bytes;           // of a's boxes in a stage: M may be less than its rows
+    int a_step, b_step;    // from a matrix to the next in the maps: 0 or 1
+    const T *bias, *c;     // may be NULL
+    int64_t c_pitch, c_step;
+    float alpha, beta;
+    int act; // aicf_gemm_act
+};
+
+// Of a tile in its matrix.
+struct corner {
+    int m, n, matrix;
+};
+
+// Bands of 8 tiles along n are walked along m: the columns of b that the blocks work on stay in the
+// L2.
+template <class S, typename T>
+__device__ inline corner
+corner_of(const plan<T> &p, int index, int rank)
+{
+    constexpr int kBandTiles = 8;
+    int tiles = p.m_groups * p.n_tiles, matrix = index / tiles;
+    index -= matrix * tiles;
+    int band = index / (kBandTiles * p.m_groups), within = index % (kBandTiles * p.m_groups);
+    int width = min(kBandTiles, p.n_tiles - band * kBandTiles);
+    int m_tile = within / width * S::kShare + (S::kShare > 1 ? rank : 0);
+    return {m_tile * S::kRows, (band * kBandTiles + within % width) * S::kCols, matrix};
+}
+
+// Where a block's shared memory holds what.
+template <class S> struct shared_memory {
+    uint32_t base;
+
+    __device__ uint32_t a(int stage) const
+    {
+        return base + stage * S::kABytes;
+    }
+
+    __device__ uint32_t b(int stage) const
+    {
+        return base + S::kBAt + stage * S::kBBytes;
+    }
+
+    __device__ uint32_t out(int consumer, int panel) const
+    {
+        return base + S::kOutAt + (consumer * S::kOutPanels + panel % S::kOutPanels) * kPanelBytes;
+    }
+
+    // This thread's sums from block `rank`: float4s, kPartialStride apart.
+    static constexpr int kPartialStride = S::kConsumers * kWarpgroup * 16;
+    __device__ uint32_t partial(int rank) const
+    {
+        return base + S::kPartialAt + (rank - 1) * S::kPartialBytes +
+               (static_cast<int>(threadIdx.x) - kWarpgroup) * 16;
+    }
+
+    __device__ stage_barriers<S::kStages> barriers() const
+    {
+        return {base + S::kBarrierAt};
+    }
+
+    __device__ uint32_t gathered() const
+    {
+        return base + S::kGatheredAt;
+    }
+};
+
+// Blocks that split k take its slabs in turn, so that together they read whole lines.
+template <class S>
+__device__ inline int
+first_slab(int rank)
+{
+    return S::kSplit > 1 ? rank : 0;
+}
+
+// ---- the producer -------------------------------------------------------------------------------
+
+// One slab of a tile into a stage.
+template <class S, bool kATurned, bool kBTurned, typename T>
+__device__ inline void
+load_slab(
+    const shared_memory<S> &shared, int stage, const CUtensorMap *a, const CUtensorMap *b,
+    const plan<T> &p, const corner &at, int k, int rank)
+{
+    constexpr int kCols = S::kCols / S::kShare; // of b that this block loads
+    int column = S::kShare > 1 ? rank * kCols : 0;
+    int of_a = at.matrix * p.a_step, of_b = at.matrix * p.b_step;
+    uint32_t full = shared.barriers().full(stage);
+    ptx::barrier_expect(full, static_cast<uint32_t>(p.a_bytes + S::kBBytes));
+    if constexpr (kATurned) {
+#pragma unroll
+        for (int m = 0; m < S::kRows; m += kPanel) {
+            ptx::box_load(shared.a(stage) + m * kRowBytes, a, at.m + m, k, of_a, full);
+        }
+    } else {
+        ptx::box_load(shared.a(stage), a, k, at.m, of_a, full);
+    }
+    if constexpr (kBTurned) {
+#pragma unroll
+        for (int n = 0; n < kCols; n += kPanel) {
+            load_box<S::kShare>(
+                shared.b(stage) + (column + n) * kRowBytes, b, at.n + column + n, k, of_b, full);
+        }
+    } else {
+        load_box<S::kShare>(shared.b(stage) + column * kRowBytes, b, k, at.n + column, of_b, full);
+    }
+}
+
+// One thread: fills the stages for all of this block's tiles.
+template <class S, bool kATurned, bool kBTurned, typename T>
+__device__ inline void
+produce(
+    const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b, const plan<T> &p,
+    int rank)
+{
+    ring<S::kStages> place;
+    int clusters = static_cast<int>(gridDim.x) / S::kCluster;
+    for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
+        corner at = corner_of<S>(p, i, rank);
+        for (int slab = first_slab<S>(rank); slab < p.slabs; slab += S::kSplit, place.next()) {
+            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+            load_slab<S, kATurned, kBTurned>(shared, place.stage, a, b, p, at, slab * kDepth, rank);
+        }
+    }
+}
+
+// ---- consumers ----------------------------------------------------------------------------------
+
+// sums = 64 rows of a times the tile's columns of b. One slab's products stay in flight while the
+// next are issued, so a stage is let go one slab late; `under()` runs while each slab's are in
+// flight. There is at least one slab.
+template <class S, typename T, bool kATurned, bool kBTurned, class Under>
+__device__ inline void
+multiply(
+    float (&sums)[S::kSums], const shared_memory<S> &shared, ring<S::kStages> &place, int consumer,
+    int first, int slabs, Under under)
+{
+    uint32_t before = 0;
+    for (int slab = first; slab < slabs; slab += S::kSplit, place.next()) {
+        ptx::barrier_wait(shared.barriers().full(place.stage), place.parity);
+        multiply_slab<kATurned, kBTurned, T>(
+            sums, shared.a(place.stage) + consumer * kPanelBytes, shared.b(place.stage),
+            slab == first);
+        ptx::wgmma_wait<1>();
+        if (slab > first) {
+            release_stage<S::kShare>(before);
+        }
+        before = shared.barriers().empty(place.stage);
+        under();
+    }
+    ptx::wgmma_wait<0>();
+    release_stage<S::kShare>(before);
+}
+
+// Adds up a tile whose k the cluster's blocks split: block 0 receives the others' sums and adds
+// them in order of rank. Only warps with rows of the out take part.
+template <class S>
+__device__ inline void
+gather(float (&sums)[S::kSums], const shared_memory<S> &shared, int rank)
+{
+    if (rank > 0) {
+        uint32_t to = ptx::address_in_block(shared.partial(rank), 0);
+        uint32_t barrier = ptx::address_in_block(shared.gathered(), 0);
+#pragma unroll
+        for (int i = 0; i < S::kSums / 4; i++) {
+            ptx::send_cluster_x4(
+                to + i * shared.kPartialStride, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2],
+                sums[4 * i + 3], barrier);
+        }
+        return;
+    }
+    ptx::barrier_wait_cluster(shared.gathered(), 0);
+    for (int other = 1; other < S::kSplit; other++) {
+#pragma unroll
+        for (int i = 0; i < S::kSums / 4; i++) {
+            float4 x = ptx::load_shared_x4(shared.partial(other) + i * shared.kPartialStride);
+            sums[4 * i] += x.x;
+            sums[4 * i + 1] += x.y;
+            sums[4 * i + 2] += x.z;
+            sums[4 * i + 3] += x.w;
+        }
+    }
+}
+
+// The bias of a tile's columns, spread over each warp: word i of lane l has columns 64 i + 2 l and
+// the next. Loaded before the tile's products, so that nothing waits for it.
+template <class S, typename T> struct bias_words {
+    uint32_t word[S::kPanels];
+
+    __device__ void load(const plan<T> &p, int column)
+    {
+#pragma unroll
+        for (int i = 0; i < S::kPanels; i++) {
+            int n = column + i * kPanel + static_cast<int>(threadIdx.x) % 32 * 2;
+            word[i] = n < p.n ? pair_of(to_f32(p.bias[n]), to_f32(p.bias[n + 1]), T{}) : 0;
+        }
+    }
+
+    // The two columns of this thread's sums in the 8 columns of `block`.
+    __device__ float2 of(int block) const
+    {
+        int lane = block % 8 * 4 + static_cast<int>(threadIdx.x) % 4;
+        return of_pair(__shfl_sync(0xffffffff, word[block / 8], lane), T{});
+    }
+};
+
+// sums += beta * c, whose addresses and pitches are multiples of 4 bytes; N is even.
+template <class S, typename T>
+__device__ inline void
+add_c(float (&sums)[S::kSums], const plan<T> &p, const corner &at, int consumer)
+{
+    int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
+    const T *c = p.c + at.matrix * p.c_step + m * p.c_pitch + n;
+#pragma unroll
+    for (int half = 0; half < 2; half++, c += 8 * p.c_pitch) {
+        if (m + 8 * half >= p.m) {
+            continue;
+        }
+#pragma unroll
+        for (int block = 0; block < S::kCols / 8; block++) {
+            if (n + 8 * block < p.n) {
+                float2 x = of_pair(*reinterpret_cast<const uint32_t *>(c + 8 * block), T{});
+                sums[4 * block + 2 * half] += p.beta * x.x;
+                sums[4 * block + 2 * half + 1] += p.beta * x.y;
+            }
+        }
+    }
+}
+
+// All that follows the products, and rounding: packed[i] holds sums[2 i] and sums[2 i + 1],
+// neighbours in a row.
+template <class S, typename T>
+__device__ inline void
+finish(
+    uint32_t (&packed)[S::kSums / 2], float (&sums)[S::kSums], const bias_words<S, T> &bias,
+    const plan<T> &p, const corner &at, int consumer)
+{
+    if (p.alpha != 1.0f) {
+#pragma unroll
+        for (int i = 0; i < S::kSums; i++) {
+            sums[i] *= p.alpha;
+        }
+    }
+    if (p.c) {
+        add_c<S>(sums, p, at, consumer);
+    }
+    if (p.bias) {
+#pragma unroll
+        for (int block = 0; block < S::kCols / 8; block++) {
+            float2 x = bias.of(block);
+            sums[block * 4] += x.x;
+            sums[block * 4 + 1] += x.y;
+            sums[block * 4 + 2] += x.x;
+            sums[block * 4 + 3] += x.y;
+        }
+    }
+    if (p.act == AICF_GEMM_ACT_RELU) {
+#pragma unroll
+        for (int i = 0; i < S::kSums; i++) {
+            sums[i] = sums[i] <= 0.0f ? 0.0f : sums[i]; // NaN passes
+        }
+    } else if (p.act == AICF_GEMM_ACT_GELU) {
+#pragma unroll
+        for (int i = 0; i < S::kSums; i++) {
+            sums[i] = gelu_of<kQuick<T>>(sums[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < S::kSums / 2; i++) {
+        packed[i] = pair_of(sums[2 * i], sums[2 * i + 1], T{});
+    }
+}
+
+// The tile before the present one, on its way out: panels from `next` on are not stored yet.
+template <class S> struct late_store {
+    uint32_t packed[S::kSums / 2];
+    corner at = {};
+    int next = S::kPanels;
+
+    __device__ void store_next(const shared_memory<S> &shared, const CUtensorMap *out, int consumer)
+    {
+#pragma unroll
+        for (int panel = 0; panel < S::kPanels; panel++) { // so that `packed` stays in registers
+            if (panel == next) {
+                store_panel<S::kOutPanels - 1>(
+                    packed + panel * (kPanel / 4), shared.out(consumer, panel), out,
+                    at.n + panel * kPanel, at.m + consumer * kConsumerRows, at.matrix,
+                    1 + consumer);
+            }
+        }
+        next++;
+    }
+};
+
+// One warpgroup: 64 rows of all of this block's tiles.
+template <class S, typename T, bool kATurned, bool kBTurned>
+__device__ inline void
+consume(
+    const shared_memory<S> &shared, const CUtensorMap *out, const plan<T> &p, int consumer,
+    int rank)
+{
+    late_store<S> late;
+    ring<S::kStages> place;
+    int clusters = static_cast<int>(gridDim.x) / S::kCluster;
+    for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
+        corner at = corner_of<S>(p, i, rank);
+        bias_words<S, T> bias = {};
+        if (p.bias) {
+            bias.load(p, at.n);
+        }
+        float sums[S::kSums];
+        multiply<S, T, kATurned, kBTurned>(
+            sums, shared, place, consumer, first_slab<S>(rank), p.slabs, [&] {
+                if (late.next < S::kPanels) {
+                    late.store_next(shared, out, consumer);
+                }
+            });
+        while (late.next < S::kPanels) { // fewer slabs than panels
+            late.store_next(shared, out, consumer);
+        }
+        if constexpr (S::kSplit > 1) {
+            if (at.m + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + consumer * kConsumerRows <
+                p.m) {
+                gather(sums, shared, rank);
+            }
+            if (rank > 0) {
+                return;
+            }
+        }
+        finish<S>(late.packed, sums, bias, p, at, consumer);
+        late.at = at;
+        late.next = 0;
+    }
+    while (late.next < S::kPanels) {
+        late.store_next(shared, out, consumer);
+    }
+    if (threadIdx.x % kWarpgroup == 0) {
+        ptx::box_store_wait_read<0>(); // shared memory outlives the stores' reads
+    }
+}
+
+// ---- the kernel ---------------------------------------------------------------------------------
+
+template <class S, typename T>
+__device__ inline void
+init_barriers(const shared_memory<S> &shared, const plan<T> &p, int rank)
+{
+    shared.barriers().init(S::kConsumers * (kWarpgroup / 32) * S::kShare);
+    if constexpr (S::kSplit > 1) {
+        ptx::barrier_init(shared.gathered(), 1);
+    }
+    ptx::barrier_init_fence();
+    if constexpr (S::kSplit > 1) {
+        if (rank == 0) { // 16 rows a warp, of those that the out has
+            int m = corner_of<S>(p, static_cast<int>(blockIdx.x) / S::kCluster, rank).m;
+            int warps = min(S::kRows / 16, (p.m - m + 15) / 16);
+            ptx::barrier_expect(shared.gathered(), (S::kSplit - 1) * warps * 16 * S::kCols * 4);
+        }
+    }
+}
+
+template <class S, typename T, bool kATurned, bool kBTurned>
+__global__ void
+__launch_bounds__(S::kThreads, 1) warpgroups(
+    const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ plan<T> p)
+{
+    extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
+    shared_memory<S> shared = {ptx::shared_address(bytes)};
+    int rank = S::kCluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
+
+    if (threadIdx.x == 0) {
+        ptx::map_prefetch(&a);
+        ptx::map_prefetch(&b);
+        ptx::map_prefetch(&out);
+        init_barriers(shared, p, rank);
+    }
+    __syncthreads();
+    if constexpr (S::kCluster > 1) { // a peer's barriers exist before anything arrives there
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
+
+    // 128 sums and 64 packed words a thread are more than an even share of the registers.
+    constexpr bool kMoveRegisters = S::kCols == 256;
+    int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+    if (warpgroup == 0) {
+        if constexpr (kMoveRegisters) {
+            ptx::registers_give<40>();
+        }
+        if (threadIdx.x == 0) {
+            produce<S, kATurned, kBTurned>(shared, &a, &b, p, rank);
+        }
+        __syncwarp();
+    } else {
+        if constexpr (kMoveRegisters) {
+            ptx::registers_take<232>();
+        }
+        consume<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
+        __syncwarp();
+    }
+    if constexpr (S::kShare > 1) { // while the peer may still write or arrive here, stay
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+}
+
+} // namespace aicf::gemm
+
+#endif
