@@ -159,6 +159,21 @@ ask_gencode() {
     echo $options
 }
 
+# wgmma COMMAND...: compiles for an arch with instructions of its own. What ptxas only notes, that wgmma
+# waits for itself (it then has half of its speed), is a fault: C7510, C7511, C7515, C7520 and what else is
+# said in those words.
+ask_wgmma() {
+    said=$("$@" 2>&1)
+    status=$?
+    [ -z "$said" ] || printf '%s\n' "$said" >&2
+    [ $status = 0 ] || exit $status
+    case $said in
+    *'wgmma.mma_async instructions are serialized'* | *'(C7510)'* | *'(C7511)'* | *'(C7515)'*)
+        fault "wgmma is serialised, as noted above: keep calls and uses of its registers out of its way"
+        ;;
+    esac
+}
+
 # prune B WORD...: removes from B what the list of outputs had at the last build and has no more. The words:
 # package=, suffix=, op=, file=, as in rules.mk.
 ask_prune() {

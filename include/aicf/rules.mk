@@ -36,7 +36,8 @@ $(AICF_OPS:%=$(B)/modules/%.o): $(B)/modules/%.o: $(GEN)/modules/%.c $(B)/flags/
 # ---- kernels -----------------------------------------------------------------------------------
 # One command a backend and arch, in a record of its own: another list of archs recompiles the kernels
 # that it touches. $(call aicf_command,BACKEND,ARCH)
-aicf_command = $(AICF_COMPILE_KERNEL_$1) $(if $(filter cuda,$1),$(call aicf_gencode,$2) $(NVCCFLAGS))
+aicf_command = $(if $(and $(WERROR),$(filter cuda,$1),$(filter %a,$2)),$(AICF_SH) wgmma) \
+    $(AICF_COMPILE_KERNEL_$1) $(if $(filter cuda,$1),$(call aicf_gencode,$2) $(NVCCFLAGS))
 aicf_source = $(firstword $(subst :, ,$1))
 aicf_arch = $(or $(word 2,$(subst :, ,$1)),any)
 # Empty for a kernel whose arch CUDA_ARCHS does not have.

@@ -271,3 +271,34 @@ def test_bootstrap_is_quick_and_quiet_where_nothing_is_missing() -> None:
         check=False,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+@pytest.mark.promise("BUILD-wgmma")
+@pytest.mark.parametrize(
+    "note, status, refused",
+    [
+        ("", 0, False),
+        ("ptxas info    : Used 168 registers", 0, False),
+        (
+            "(C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized",
+            0,
+            True,
+        ),
+        ("ptxas info    : (C7511) ...", 0, True),
+        ("ptxas info    : (C7510) ...", 0, True),
+        ("ptxas info    : (C7515) ...", 0, True),
+        ("x.cu(1): error: ...", 2, False),
+    ],
+)
+def test_serialised_wgmma_is_an_error(
+    tmp_path: Path, note: str, status: int, refused: bool
+) -> None:
+    """ptxas only notes it; what the compiler says passes through, and so does its status."""
+    nvcc = script(tmp_path / "nvcc", f"printf '%s' \"{note}\" >&2; exit {status}\n")
+    run = subprocess.run(
+        ["sh", "include/aicf/build.sh", "wgmma", str(nvcc), "-c", "x.cu"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == (1 if refused else status)
+    assert note in run.stderr
+    assert ("error: wgmma is serialised" in run.stderr) == refused
