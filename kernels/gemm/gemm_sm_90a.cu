@@ -3,8 +3,11 @@
 // multiples of 16 bytes, c on multiples of 4; pitches above 0; M, N and K below 2^31 - 256. M and K
 // are free else. Bound by the matrix units; where M is small by the bytes of b.
 //
+// `padded` takes any operands of the same sizes, through copies in its workspace (padded.cuh).
+//
 // This file picks a shape of tiles for the problem, and says to the copy engine where the operands
 // lie. Its maps have one batch dim: what remains of several, launches follow each other for.
+#include "padded.cuh"
 #include "warpgroups.cuh"
 
 #include <algorithm>
@@ -151,6 +154,8 @@ launch_one(const problem<T> &p, int64_t count, int processors, aicf_stream strea
     how.c = p.c;
     how.c_pitch = p.c_pitch;
     how.c_step = p.c_batch[0];
+    how.c_pairs = p.N % 2 == 0 && reinterpret_cast<uintptr_t>(p.c) % 4 == 0 && p.c_pitch % 2 == 0 &&
+                  p.c_batch[0] % 2 == 0;
     how.alpha = p.alpha;
     how.beta = p.beta;
     how.act = p.act;
@@ -277,9 +282,44 @@ launch_wgmma(problem<T> p, aicf_stream stream)
                        : launch_fitting<T, true, true>(p, processors, stream);
 }
 
+// Operands that the copy engine does not take are copied to the workspace first, on the L2's lines;
+// the out, and one of an odd N, is made there and copied back. N columns of it alone exist: the
+// engine may write up to 7 more, which are in the workspace too.
+template <typename T>
+aicf_status
+launch_padded(problem<T> p, void *workspace, aicf_stream stream)
+{
+    merge_batches(p);
+    room left = {static_cast<char *>(workspace)};
+    placed<T> a = {p.a, p.a_along_k ? p.K : p.M, p.a_along_k ? p.M : p.K, p.a_pitch, p.a_batch};
+    placed<T> b = {p.b, p.b_along_k ? p.K : p.N, p.b_along_k ? p.N : p.K, p.b_pitch, p.b_batch};
+    placed<T> out = {p.out, p.N, p.M, p.out_pitch, p.out_batch};
+
+    line_copies in = {}, back = {};
+    if (!engine_takes(p, a)) {
+        in.copy[0] = move_to(left, p, a, false);
+    }
+    if (!engine_takes(p, b)) {
+        in.copy[1] = move_to(left, p, b, false);
+    }
+    if (!engine_takes(p, out) || p.N % kChunkLanes) {
+        back.copy[0] = move_to(left, p, out, true);
+    }
+    p.a = a.data;
+    p.a_pitch = a.pitch;
+    p.b = b.data;
+    p.b_pitch = b.pitch;
+    p.out = const_cast<T *>(out.data);
+    p.out_pitch = out.pitch;
+
+    aicf_status status = launch_lines(in, stream);
+    status = status.kind ? status : launch_wgmma(p, stream);
+    return status.kind ? status : launch_lines(back, stream);
+}
+
 } // namespace aicf::gemm
 
-#define LAUNCHER(T, suffix)                                                                      \
+#define LAUNCHERS(T, suffix)                                                                     \
     aicf_status aicf_cuda_gemm_wgmma_##suffix(                                                   \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
@@ -288,7 +328,16 @@ launch_wgmma(problem<T> p, aicf_stream stream)
         return aicf::gemm::launch_wgmma(                                                         \
             aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
             stream);                                                                             \
+    }                                                                                            \
+    aicf_status aicf_cuda_gemm_padded_##suffix(                                                  \
+        const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
+        const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
+        double beta, aicf_gemm_act act, void *workspace, aicf_stream stream)                     \
+    {                                                                                            \
+        return aicf::gemm::launch_padded(                                                        \
+            aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
+            workspace, stream);                                                                  \
     }
 
-LAUNCHER(aicf_f16, f16)
-LAUNCHER(aicf_bf16, bf16)
+LAUNCHERS(aicf_f16, f16)
+LAUNCHERS(aicf_bf16, bf16)

@@ -63,6 +63,7 @@ template <typename T> struct plan {
     int a_step, b_step;    // from a matrix to the next in the maps: 0 or 1
     const T *bias, *c;     // may be NULL
     int64_t c_pitch, c_step;
+    bool c_pairs; // pairs of c lie on 4 bytes, and N is even
     float alpha, beta;
     int act; // aicf_gemm_act
 };
@@ -252,7 +253,9 @@ template <class S, typename T> struct bias_words {
 #pragma unroll
         for (int i = 0; i < S::kPanels; i++) {
             int n = column + i * kPanel + static_cast<int>(threadIdx.x) % 32 * 2;
-            word[i] = n < p.n ? pair_of(to_f32(p.bias[n]), to_f32(p.bias[n + 1]), T{}) : 0;
+            float low = n < p.n ? to_f32(p.bias[n]) : 0.0f;
+            float high = n + 1 < p.n ? to_f32(p.bias[n + 1]) : 0.0f;
+            word[i] = pair_of(low, high, T{});
         }
     }
 
@@ -264,7 +267,18 @@ template <class S, typename T> struct bias_words {
     }
 };
 
-// sums += beta * c, whose addresses and pitches are multiples of 4 bytes; N is even.
+// Two neighbours of c, of which `inside` exist.
+template <typename T>
+__device__ inline float2
+load_c(const T *c, int inside, bool pairs)
+{
+    if (pairs) { // on 4 bytes, and of an even N
+        return of_pair(inside > 0 ? *reinterpret_cast<const uint32_t *>(c) : 0, T{});
+    }
+    return {inside > 0 ? to_f32(c[0]) : 0.0f, inside > 1 ? to_f32(c[1]) : 0.0f};
+}
+
+// sums += beta * c.
 template <class S, typename T>
 __device__ inline void
 add_c(float (&sums)[S::kSums], const plan<T> &p, const corner &at, int consumer)
@@ -273,16 +287,12 @@ add_c(float (&sums)[S::kSums], const plan<T> &p, const corner &at, int consumer)
     const T *c = p.c + at.matrix * p.c_step + m * p.c_pitch + n;
 #pragma unroll
     for (int half = 0; half < 2; half++, c += 8 * p.c_pitch) {
-        if (m + 8 * half >= p.m) {
-            continue;
-        }
+        int inside = m + 8 * half < p.m ? p.n - n : 0;
 #pragma unroll
         for (int block = 0; block < S::kCols / 8; block++) {
-            if (n + 8 * block < p.n) {
-                float2 x = of_pair(*reinterpret_cast<const uint32_t *>(c + 8 * block), T{});
-                sums[4 * block + 2 * half] += p.beta * x.x;
-                sums[4 * block + 2 * half + 1] += p.beta * x.y;
-            }
+            float2 x = load_c(c + 8 * block, inside - 8 * block, p.c_pairs);
+            sums[4 * block + 2 * half] += p.beta * x.x;
+            sums[4 * block + 2 * half + 1] += p.beta * x.y;
         }
     }
 }

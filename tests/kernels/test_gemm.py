@@ -31,8 +31,9 @@ SIZES = [
     (1, 300, 300), (300, 1, 300), (300, 300, 1),
     (2, 3, 5000),  # a long sum
 ]  # fmt: skip
-# Kernels that take rows and addresses on 16 bytes alone.
+# Kernels that take rows and addresses on 16 bytes alone; and one that takes large sizes alone.
 ALIGNED = ("mma", "wgmma")
+LARGE = ("padded",)
 # Rows or columns with a unit stride, with and without gaps.
 LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
 
@@ -50,7 +51,7 @@ def kernels_of(dtype: str, device: str) -> list[str]:
     built = row["built"]
     found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
     there = {"blas": blas_is_there, "wgmma": lambda: torch.cuda.get_device_capability() == (9, 0)}
-    return [k for k in found if k not in there or there[k]()]
+    return [k for k in found if k not in LARGE and (k not in there or there[k]())]
 
 
 def blas_is_there() -> bool:

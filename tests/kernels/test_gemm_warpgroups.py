@@ -34,7 +34,8 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def skip_below_90a() -> None:
+@pytest.fixture(autouse=True)
+def need_90a() -> None:
     built = importlib.import_module("aicf_cuda.gemm").capability["built"]
     if torch.cuda.get_device_capability() != (9, 0) or not built["wgmma"]:
         pytest.skip("gpu: of another arch than sm_90a, or CUDA_ARCHS is without 90a")
@@ -120,7 +121,6 @@ def check(
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes_and_layouts(shape: tuple[int, int, int], layouts: str) -> None:
     """Rows on 16 bytes: dense where they are, with the least slack for that, with more."""
-    skip_below_90a()
     m, n, k = shape
     for i, more in enumerate((0, 8)):
         dtype = HALVES[(i + m + len(layouts)) % 2]
@@ -140,11 +140,10 @@ def test_shapes_and_layouts(shape: tuple[int, int, int], layouts: str) -> None:
 )
 def test_epilogues(shape: tuple[int, int, int], dtype: str) -> None:
     """Of few rows, halved ones, small and large tiles."""
-    skip_below_90a()
     m, n, k = shape
     a, b = filled(m, k, dtype, "r", 0, seed=1), filled(k, n, dtype, "c", 0, seed=2)
     bias = torch.randn(n + 1, device="cuda").to(DTYPES[dtype])[1:]  # on 2 bytes alone
-    c = filled(m, n, dtype, "r", 2, seed=3)
+    c = filled(m, n, dtype, "r", 2 + m % 2, seed=3)
     for act, with_bias, with_c in itertools.product(("none", "relu", "gelu"), (0, 1), (0, 1)):
         for alpha in (1.0, -0.3):
             check(
@@ -155,7 +154,6 @@ def test_epilogues(shape: tuple[int, int, int], dtype: str) -> None:
 
 @pytest.mark.promise("KERNELS-gemm-wgmma", "KERNELS-in-place")
 def test_out_is_c_and_c_is_not_read() -> None:
-    skip_below_90a()
     a, b = filled(200, 72, "bf16", "r", 0, seed=1), filled(72, 520, "bf16", "r", 0, seed=2)
     given = torch.randn(200, 520, device="cuda").bfloat16()
     out = given.clone()
@@ -176,7 +174,6 @@ BATCHES = [
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 @pytest.mark.parametrize("batches", BATCHES, ids=str)
 def test_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    skip_below_90a()
     for i, (m, n, k) in enumerate([(5, 16, 24), (72, 136, 40), (200, 264, 136)]):
         dtype, order = HALVES[i % 2], LAYOUTS[i]
         a = filled(m, k, dtype, order[0], up(m if order[0] == "c" else k), batches[0], seed=1)
@@ -191,7 +188,6 @@ def test_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 def test_batches_in_other_orders() -> None:
     """Dims that lie in another order in memory, every second matrix, one matrix by stride 0."""
-    skip_below_90a()
     a = filled(40, 72, "bf16", "r", 0, (3, 2), seed=1).transpose(0, 1)
     b = filled(72, 136, "bf16", "r", 0, (5, 3), seed=2)[1::2]
     check("wgmma", a, b, "bf16")
@@ -203,7 +199,6 @@ def test_batches_in_other_orders() -> None:
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 def test_what_it_leaves_to_the_next_kernel() -> None:
     """Each guard once; the call without a kernel's name is right all the same."""
-    skip_below_90a()
     gemm = importlib.import_module("aicf_cuda.gemm")
     a, b = filled(72, 72, "bf16", "r", 0, seed=1), filled(72, 72, "bf16", "r", 0, seed=2)
     odd = filled(72, 72, "bf16", "r", 3, seed=3)
@@ -218,16 +213,64 @@ def test_what_it_leaves_to_the_next_kernel() -> None:
         assert gemm.gemm_bf16(x, y, None, None, out, kernel="wgmma") is False, name
         check(None, x, y, "bf16", what=name)
     odd_c = filled(72, 72, "bf16", "r", 1, seed=5)
-    out = torch.empty(72, 72, device="cuda", dtype=torch.bfloat16)
-    assert gemm.gemm_bf16(a, b, None, odd_c, out, beta=1.0, kernel="wgmma") is False
-    check(None, a, b, "bf16", c=odd_c, beta=1.0)
+    check("wgmma", a, b, "bf16", c=odd_c, beta=1.0, what="any c will do")
+
+
+# Odd in all ways: each of M, N and K, addresses, pitches.
+@pytest.mark.promise("KERNELS-gemm-padded")
+@pytest.mark.parametrize("layouts", LAYOUTS)
+@pytest.mark.parametrize(
+    "shape", [(65, 1009, 67), (255, 253, 129), (513, 72, 1031), (1024, 1001, 520)], ids=str
+)
+def test_operands_copied_to_where_they_fit(shape: tuple[int, int, int], layouts: str) -> None:
+    m, n, k = shape
+    for i, slack in enumerate((0, 5)):
+        dtype = HALVES[(i + len(layouts)) % 2]
+        a = filled(m, k, dtype, layouts[0], slack, seed=1)
+        b = filled(k, n, dtype, layouts[1], 0, seed=2)
+        bias = torch.randn(n, device="cuda").to(DTYPES[dtype])
+        c = filled(m, n, dtype, "r", 1 - i, seed=3)
+        check("padded", a, b, dtype, slack=slack, what=layouts)
+        check(
+            "padded", a, b, dtype, slack=slack, bias=bias, c=c, beta=0.5, act="relu", what=layouts
+        )
+
+
+@pytest.mark.promise("KERNELS-gemm-padded")
+def test_copied_batches_and_addresses() -> None:
+    """Batches of either and both, one matrix for all, backwards; only what does not fit moves."""
+    for lead_a, lead_b in (((3,), (3,)), ((3,), ()), ((2, 1), (1, 3)), ((5, 2), (2,))):
+        a = filled(70, 301, "bf16", "r", 0, lead_a, seed=1)
+        b = filled(301, 203, "bf16", "c", 2, lead_b, seed=2)
+        check("padded", a, b, "bf16")
+    even = filled(320, 328, "bf16", "r", 0, seed=3)
+    flat = filled(1, 320 * 328 + 8, "bf16", "r", 0, seed=4)[0]
+    for offset in range(1, 8):
+        moved = flat[offset : offset + 320 * 328].view(328, 320)
+        check("padded", even, moved, "bf16", what=f"b from element {offset}")
+        check("padded", moved, even, "bf16", what=f"a from element {offset}")
+    check("padded", even[:1].expand(320, 328), flat[: 320 * 328].view(328, 320), "bf16")
+    out = flat[3 : 3 + 320 * 320].view(320, 320)
+    call("gemm", "bf16", even, even.mT, None, None, out, kernel="padded")
+    want = torch.empty(320, 320, device="cuda", dtype=torch.bfloat16)
+    call("gemm", "bf16", even, even.mT, None, None, want, kernel="wgmma")
+    assert torch.equal(out, want)
+
+
+@pytest.mark.promise("KERNELS-gemm-padded")
+def test_copied_out_that_is_c() -> None:
+    a, b = filled(201, 203, "f16", "r", 0, seed=1), filled(203, 205, "f16", "r", 0, seed=2)
+    given = filled(201, 205, "f16", "r", 0, seed=3)
+    want = torch.empty_like(given)
+    call("gemm", "f16", a, b, None, given, want, beta=0.5, kernel="padded")
+    call("gemm", "f16", a, b, None, given, given, beta=0.5, kernel="padded")
+    assert torch.equal(given, want)
 
 
 @pytest.mark.promise("KERNELS-gemm-bits")
 @pytest.mark.parametrize("m", [1, 16, 64, 256, 1024])
 def test_the_same_bits_at_every_run(m: int) -> None:
     """An error that moves is a race."""
-    skip_below_90a()
     a, b = filled(m, 4096, "bf16", "r", 0, seed=1), filled(4096, 2048, "bf16", "r", 0, seed=2)
     outs = [torch.full((m, 2048), torch.nan, device="cuda").bfloat16() for _ in range(20)]
     for out in outs:
@@ -239,7 +282,6 @@ def test_the_same_bits_at_every_run(m: int) -> None:
 @pytest.mark.parametrize("m", [8, 1024])
 def test_one_after_the_other(m: int) -> None:
     """A launch that starts early still sees what the one before it wrote; captured too."""
-    skip_below_90a()
     gemm = importlib.import_module("aicf_cuda.gemm")
     weights = [torch.randn(1024, 1024, device="cuda").bfloat16() / 32 for _ in range(8)]
     first = torch.randn(m, 1024, device="cuda").bfloat16()
@@ -269,7 +311,6 @@ def test_one_after_the_other(m: int) -> None:
 
 @pytest.mark.promise("KERNELS-gemm-wgmma", "KERNELS-special-values")
 def test_nan_and_infinity_stay_in_their_rows() -> None:
-    skip_below_90a()
     a, b = filled(130, 128, "bf16", "r", 0, seed=1), filled(128, 72, "bf16", "r", 0, seed=2)
     a[3, 5], a[129, 127] = torch.nan, torch.inf
     for act in ("none", "relu"):
@@ -285,7 +326,6 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
 @pytest.mark.large
 @pytest.mark.promise("KERNELS-gemm-large")
 def test_more_than_31_bits_of_elements() -> None:
-    skip_below_90a()
     m, n, k = 65544, 32776, 8
     a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(k, n, device="cuda").bfloat16()
     out = torch.full((m, n), torch.nan, device="cuda", dtype=torch.bfloat16)
