@@ -23,6 +23,7 @@ using low = tile_shape<1, 128, 8, 1>;                 // more blocks for small o
 using low_share = tile_shape<1, 128, 8, 1, 1, 64, 2>; // the same for pitches off the L2's lines
 using narrow = tile_shape<2, 64, 8, 1>; // for few rows: b is read half as often as by `small`
 using small = tile_shape<1, 64, 12, 1>;
+using quartered = tile_shape<2, 256, 4, 1, 4>;     // few large tiles: four blocks each
 using halved = tile_shape<1, 64, 10, 1, 2>;        // M <= 64 and few columns: two blocks a tile
 using few = tile_shape<1, 64, 20, 1, 1, 16>;       // M <= 16: b streams through 200 KB
 using few_halved = tile_shape<1, 64, 8, 1, 2, 16>; // M <= 16 and few columns
@@ -220,6 +221,8 @@ clocks(const problem<T> &p, int processors, int slab_clocks)
            (ceil_div(p.K, kDepth) * slab_clocks + fixed);
 }
 
+constexpr int64_t kScatterClocks = 6000; // what a cluster of four costs besides its slabs
+
 // Whether lines of such a pitch begin where those of the L2 do.
 inline bool
 pitch_on_lines(int64_t pitch)
@@ -241,6 +244,19 @@ launch_fitting(const problem<T> &p, int processors, aicf_stream stream)
     }
     if (p.M <= halved::kRows && split) {
         return launch_shape<halved, T, kATurned, kBTurned>(p, processors, stream);
+    }
+    // Of clusters of four a machine holds fewer than its processors would, some 32 of 132.
+    int64_t quarters =
+        ceil_div(p.M, quartered::kRows) * ceil_div(p.N, quartered::kCols) * p.batch_sizes[0];
+    if (p.M > halved::kRows && quarters <= processors / 16 * 4 && p.K >= 16 * kDepth) {
+        int64_t for_quartered =
+            ceil_div(ceil_div(p.K, kDepth), quartered::kSplit) * 1060 + kScatterClocks;
+        int64_t others = std::min(
+            {clocks<low>(p, processors, 400), clocks<narrow>(p, processors, 390),
+             clocks<small>(p, processors, 330), clocks<square>(p, processors, 545)});
+        if (for_quartered < others) {
+            return launch_shape<quartered, T, kATurned, kBTurned>(p, processors, stream);
+        }
     }
     int64_t for_wide = clocks<wide>(p, processors, 1060);
     int64_t for_square = clocks<square>(p, processors, pitch_on_lines(p.a_pitch) ? 545 : 780);

@@ -39,16 +39,20 @@ struct tile_shape {
 
     // Shared memory: a's stages, b's, the out's panels, the sums that arrive, the barriers.
     static constexpr int kABytes = kARows * kRowBytes, kBBytes = kCols * kRowBytes;
-    static constexpr int kPartialBytes = kRows * kCols * 4;
+    static constexpr bool kScatters = kSplit > 1 && kPanels == kSplit; // a panel a block
+    static constexpr int kPartialBytes = kRows * (kScatters ? kPanel : kCols) * 4;
     static constexpr int kBAt = kStages * kABytes;
     static constexpr int kOutAt = kBAt + kStages * kBBytes;
-    static constexpr int kPartialAt = kOutAt + kConsumers * kOutPanels * kPanelBytes;
-    static constexpr int kBarrierAt = kPartialAt + (kSplit - 1) * kPartialBytes;
+    // Sums that are scattered come when all stages have been read, and where those were.
+    static constexpr int kOutEnd = kOutAt + kConsumers * kOutPanels * kPanelBytes;
+    static constexpr int kPartialAt = kScatters ? 0 : kOutEnd;
+    static constexpr int kBarrierAt = kOutEnd + (kScatters ? 0 : (kSplit - 1) * kPartialBytes);
     static constexpr int kGatheredAt = kBarrierAt + stage_barriers<kStages>::kBytes;
     static constexpr int kShared = kGatheredAt + 8;
 
     static_assert(kCols % kPanel == 0 && kPanels % kShare == 0, "whole panels, evenly loaded");
     static_assert(kShare == 1 || kSplit == 1, "a cluster has one purpose");
+    static_assert(!kScatters || (kSplit - 1) * kPartialBytes <= kOutAt, "sums fit the stages");
     static_assert(kABytes % kSwizzleBytes == 0, "stages start where the swizzle does");
     static_assert(kShared <= kMostShared, "more shared memory than a block can have");
 };
@@ -107,11 +111,11 @@ template <class S> struct shared_memory {
         return base + S::kOutAt + (consumer * S::kOutPanels + panel % S::kOutPanels) * kPanelBytes;
     }
 
-    // This thread's sums from block `rank`: float4s, kPartialStride apart.
+    // This thread's sums from another block, the `place`-th: float4s, kPartialStride apart.
     static constexpr int kPartialStride = S::kConsumers * kWarpgroup * 16;
-    __device__ uint32_t partial(int rank) const
+    __device__ uint32_t partial(int place) const
     {
-        return base + S::kPartialAt + (rank - 1) * S::kPartialBytes +
+        return base + S::kPartialAt + place * S::kPartialBytes +
                (static_cast<int>(threadIdx.x) - kWarpgroup) * 16;
     }
 
@@ -220,7 +224,7 @@ __device__ inline void
 gather(float (&sums)[S::kSums], const shared_memory<S> &shared, int rank)
 {
     if (rank > 0) {
-        uint32_t to = ptx::address_in_block(shared.partial(rank), 0);
+        uint32_t to = ptx::address_in_block(shared.partial(rank - 1), 0);
         uint32_t barrier = ptx::address_in_block(shared.gathered(), 0);
 #pragma unroll
         for (int i = 0; i < S::kSums / 4; i++) {
@@ -234,11 +238,52 @@ gather(float (&sums)[S::kSums], const shared_memory<S> &shared, int rank)
     for (int other = 1; other < S::kSplit; other++) {
 #pragma unroll
         for (int i = 0; i < S::kSums / 4; i++) {
-            float4 x = ptx::load_shared_x4(shared.partial(other) + i * shared.kPartialStride);
+            float4 x = ptx::load_shared_x4(shared.partial(other - 1) + i * shared.kPartialStride);
             sums[4 * i] += x.x;
             sums[4 * i + 1] += x.y;
             sums[4 * i + 2] += x.z;
             sums[4 * i + 3] += x.w;
+        }
+    }
+}
+
+// A tile whose k the cluster's blocks split: each block sends the others their panels of its sums
+// and adds up its own panel, what is its own first, then theirs in order of rank. Only warps with
+// rows of the out take part. All blocks have read their stages, where the sums arrive.
+template <class S>
+__device__ inline void
+scatter(
+    float (&own)[kPanel / 2], const float (&sums)[S::kSums], const shared_memory<S> &shared,
+    int rank)
+{
+    constexpr int kPart = kPanel / 2; // of a thread's sums
+#pragma unroll
+    for (int panel = 0; panel < S::kPanels; panel++) {
+        if (panel == rank) {
+#pragma unroll
+            for (int i = 0; i < kPart; i++) {
+                own[i] = sums[panel * kPart + i];
+            }
+            continue;
+        }
+        uint32_t to = ptx::address_in_block(shared.partial(rank - (rank > panel)), panel);
+        uint32_t barrier = ptx::address_in_block(shared.gathered(), panel);
+#pragma unroll
+        for (int i = 0; i < kPart / 4; i++) {
+            const float *x = &sums[panel * kPart + 4 * i];
+            ptx::send_cluster_x4(to + i * shared.kPartialStride, x[0], x[1], x[2], x[3], barrier);
+        }
+    }
+    ptx::barrier_wait_cluster(shared.gathered(), 0);
+#pragma unroll
+    for (int other = 0; other < S::kSplit - 1; other++) {
+#pragma unroll
+        for (int i = 0; i < kPart / 4; i++) {
+            float4 x = ptx::load_shared_x4(shared.partial(other) + i * shared.kPartialStride);
+            own[4 * i] += x.x;
+            own[4 * i + 1] += x.y;
+            own[4 * i + 2] += x.z;
+            own[4 * i + 3] += x.w;
         }
     }
 }
@@ -409,6 +454,39 @@ consume(
     }
 }
 
+// One warpgroup: 64 rows of this block's one tile, of which it makes the panel of its rank.
+template <class S, typename T, bool kATurned, bool kBTurned>
+__device__ inline void
+consume_panel(
+    const shared_memory<S> &shared, const CUtensorMap *out, const plan<T> &p, int consumer,
+    int rank)
+{
+    using panel = tile_shape<S::kConsumers, kPanel, 1, 1>;
+    corner at = corner_of<S>(p, static_cast<int>(blockIdx.x) / S::kCluster, rank), mine = at;
+    mine.n += rank * kPanel;
+    bias_words<panel, T> bias = {};
+    if (p.bias) {
+        bias.load(p, mine.n);
+    }
+    ring<S::kStages> place;
+    float sums[S::kSums], own[panel::kSums];
+    multiply<S, T, kATurned, kBTurned>(
+        sums, shared, place, consumer, first_slab<S>(rank), p.slabs, [] {});
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+    if (at.m + consumer * kConsumerRows + static_cast<int>(threadIdx.x) / 32 % 4 * 16 < p.m) {
+        scatter(own, sums, shared, rank);
+    }
+    uint32_t packed[panel::kSums / 2];
+    finish<panel>(packed, own, bias, p, mine, consumer);
+    store_panel<0>(
+        packed, shared.out(consumer, 0), out, mine.n, mine.m + consumer * kConsumerRows,
+        mine.matrix, 1 + consumer);
+    if (threadIdx.x % kWarpgroup == 0) {
+        ptx::box_store_wait_read<0>(); // shared memory outlives the store's reads
+    }
+}
+
 // ---- the kernel ---------------------------------------------------------------------------------
 
 template <class S, typename T>
@@ -421,10 +499,11 @@ init_barriers(const shared_memory<S> &shared, const plan<T> &p, int rank)
     }
     ptx::barrier_init_fence();
     if constexpr (S::kSplit > 1) {
-        if (rank == 0) { // 16 rows a warp, of those that the out has
+        if (rank == 0 || S::kScatters) { // 16 rows a warp, of those that the out has
             int m = corner_of<S>(p, static_cast<int>(blockIdx.x) / S::kCluster, rank).m;
             int warps = min(S::kRows / 16, (p.m - m + 15) / 16);
-            ptx::barrier_expect(shared.gathered(), (S::kSplit - 1) * warps * 16 * S::kCols * 4);
+            ptx::barrier_expect(
+                shared.gathered(), (S::kSplit - 1) * warps * (S::kPartialBytes / (S::kRows / 16)));
         }
     }
 }
@@ -464,11 +543,19 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
             produce<S, kATurned, kBTurned>(shared, &a, &b, p, rank);
         }
         __syncwarp();
+        if constexpr (S::kScatters) { // as the consumers do, before sums arrive in the stages
+            ptx::cluster_arrive();
+            ptx::cluster_wait();
+        }
     } else {
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
-        consume<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
+        if constexpr (S::kScatters) {
+            consume_panel<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
+        } else {
+            consume<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
+        }
         __syncwarp();
     }
     if constexpr (S::kShare > 1) { // while the peer may still write or arrive here, stay

@@ -31,6 +31,7 @@ SHAPES = [
     (17, 40, 65), (64, 136, 64), (64, 4096, 1000), (65, 64, 8), (72, 1000, 264), (129, 264, 63),
     (130, 8, 999), (255, 256, 255), (256, 4096, 1032), (257, 1000, 72), (1000, 1000, 1000),
     (1024, 1024, 520), (2056, 2048, 136), (4095, 4104, 72), (8191, 8, 8), (40, 50304, 72),
+    (256, 4096, 4096), (200, 4088, 3000), (70, 1000, 8200),  # four blocks a tile
 ]  # fmt: skip
 
 
@@ -136,7 +137,9 @@ def test_shapes_and_layouts(shape: tuple[int, int, int], layouts: str) -> None:
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
-    "shape", [(5, 72, 72), (64, 4096, 520), (300, 520, 104), (1024, 4096, 136)], ids=str
+    "shape",
+    [(5, 72, 72), (64, 4096, 520), (300, 520, 104), (1024, 4096, 136), (200, 520, 8200)],
+    ids=str,
 )
 def test_epilogues(shape: tuple[int, int, int], dtype: str) -> None:
     """Of few rows, halved ones, small and large tiles."""
@@ -271,8 +274,8 @@ def test_copied_out_that_is_c() -> None:
 @pytest.mark.parametrize("m", [1, 16, 64, 256, 1024])
 def test_the_same_bits_at_every_run(m: int) -> None:
     """An error that moves is a race."""
-    a, b = filled(m, 4096, "bf16", "r", 0, seed=1), filled(4096, 2048, "bf16", "r", 0, seed=2)
-    outs = [torch.full((m, 2048), torch.nan, device="cuda").bfloat16() for _ in range(20)]
+    a, b = filled(m, 4096, "bf16", "r", 0, seed=1), filled(4096, 4096, "bf16", "r", 0, seed=2)
+    outs = [torch.full((m, 4096), torch.nan, device="cuda").bfloat16() for _ in range(20)]
     for out in outs:
         call("gemm", "bf16", a, b, None, None, out, kernel="wgmma")
     assert all(torch.equal(outs[0], out) for out in outs)
