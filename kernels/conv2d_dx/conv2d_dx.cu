@@ -1,0 +1,43 @@
+// The input gradient of conv2d on CUDA without matrix units, one launch for each phase of the
+// strides: `direct` for depthwise convolutions, `igemm` for all others; any strides (see
+// aicf/cuda/conv_direct.cuh and conv_simt.cuh).
+#include <aicf_ops/conv2d_dx.h>
+
+#include <aicf/cuda/conv_direct.cuh>
+#include <aicf/cuda/conv_simt.cuh>
+
+namespace aicf::conv {
+
+template <typename T>
+aicf_status
+run_direct(const aicf_conv *c, void *stream)
+{
+    return launch_direct<T>(*c, static_cast<aicf_stream>(stream));
+}
+
+template <typename T>
+aicf_status
+run_igemm(const aicf_conv *c, void *stream)
+{
+    return launch_simt(problem_of<T>(*c, false), static_cast<aicf_stream>(stream));
+}
+
+} // namespace aicf::conv
+
+#define LAUNCHER(id, T, suffix)                                                                  \
+    aicf_status aicf_cuda_conv2d_dx_##id##_##suffix(                                             \
+        const aicf_view *gy, const aicf_view *w, const aicf_view *gx, int64_t, int64_t, int64_t, \
+        int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, const int64_t stride[2],           \
+        const int64_t pad[2], const int64_t dilation[2], int64_t groups, aicf_stream stream)     \
+    {                                                                                            \
+        return aicf_conv_each_phase(                                                             \
+            sizeof(T), gy, w, gx, stride, pad, dilation, groups,                                 \
+            aicf::conv::run_##id<aicf::device_t<T>>, stream);                                    \
+    }
+
+LAUNCHER(direct, float, f32)
+LAUNCHER(direct, aicf_f16, f16)
+LAUNCHER(direct, aicf_bf16, bf16)
+LAUNCHER(igemm, float, f32)
+LAUNCHER(igemm, aicf_f16, f16)
+LAUNCHER(igemm, aicf_bf16, bf16)
