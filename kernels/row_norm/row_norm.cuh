@@ -223,6 +223,21 @@ leads(const rows::cluster_team &)
 }
 #endif
 
+template <int kPacks, typename T>
+__device__ inline void
+load(rows::held<T, kPacks> &h, const T *row, const rows::span &s)
+{
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        if (s.has(k)) {
+            ptx::load_once(row + s.first + k * s.step, h.pack[k].word);
+        }
+    }
+    if (s.edge >= 0) {
+        h.edge = row[s.edge];
+    }
+}
+
 constexpr int kChains = 2; // sums of a thread side by side: none waits for the one before it
 
 // Calls f(chain, x) for each element that a thread has of a row.
@@ -296,11 +311,8 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
-        if (kCentred && row < p.shape.count) {
-            seen[r][0] = look(p.x + row * p.shape.n, p.shape.n);
-        }
         at[r] = team.span_of(p.x, p.shape, row);
-        rows::load(x[r], p.x + row * p.shape.n, at[r]);
+        load(x[r], p.x + row * p.shape.n, at[r]);
         if (kEarly<kPacks, Team> && weighed(p, p.x + row * p.shape.n)) {
 #pragma unroll
             for (int k = 0; k < kPacks; k++) {
@@ -312,6 +324,12 @@ body(const operands<T> &p, Team &team)
     }
 
     if (kCentred) {
+        __syncwarp(); // else some of the loads are put behind the wait for this one
+#pragma unroll
+        for (int r = 0; r < kRows; r++) {
+            int64_t row = team.row(r, kRows);
+            seen[r][0] = row < p.shape.count ? look(p.x + row * p.shape.n, p.shape.n) : 0.0f;
+        }
         begin_near(seen, t);
     }
     if (take<false>(p, team, x, at, t, moved)) {

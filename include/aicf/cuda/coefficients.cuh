@@ -13,8 +13,9 @@ namespace aicf::coefficients {
 __device__ inline words
 load_pack(const void *from)
 {
-    uint4 w = __ldg(static_cast<const uint4 *>(from));
-    return {{w.x, w.y, w.z, w.w}};
+    words w;
+    ptx::load_often(from, w.word);
+    return w;
 }
 
 // Not __ldg of a __half: that is an asm without effects, which compilers take out of the condition

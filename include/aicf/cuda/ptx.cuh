@@ -114,6 +114,24 @@ load_first(const void *from, uint32_t (&word)[4])
                  : "memory");
 }
 
+// 16 bytes that are read once: they take no room of the L1's from what is read again.
+__device__ inline void
+load_once(const void *from, uint32_t (&word)[4])
+{
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(__cvta_generic_to_global(from)));
+}
+
+// 16 bytes that are never written and read again and again.
+__device__ inline void
+load_often(const void *from, uint32_t (&word)[4])
+{
+    asm("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+        : "l"(__cvta_generic_to_global(from)));
+}
+
 // 16 bytes to global memory by one instruction.
 __device__ inline void
 store_global(void *p, const uint32_t (&x)[4])
