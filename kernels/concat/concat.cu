@@ -263,10 +263,12 @@ template <int kTensors, int kChunks>
 __global__ void
 __launch_bounds__(kBlock, 3) multi(const __grid_constant__ operands<kTensors> p)
 {
+    ptx::let_next_launch_begin();
     int i = tensor_of(p, blockIdx.x);
     source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch,
                 p.rows, p.joined && i > 0};
     int64_t first = (blockIdx.x - p.first[i]) * int64_t{kBlock * kChunks} + threadIdx.x;
+    ptx::wait_for_launch_before();
     if (s.whole()) {
         copy_whole<kChunks>(s, first, p.truth);
         return;
@@ -337,10 +339,11 @@ launch_some(const joined &j, int64_t *from, int64_t *start, aicf_stream stream)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return blocks == 0
-               ? aicf_ok()
-               : aicf::launch(
-                     multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+    if (blocks == 0) {
+        return aicf_ok();
+    }
+    return launch_waiting(
+        multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
 template <int kTensors>
