@@ -51,24 +51,9 @@ BATCH_NORM(double, f64)
         const T *x, const A *weight, const A *bias, T *out, A *mean, A *var, int64_t N, int64_t C, \
         int64_t R, double eps, void *workspace, aicf_stream stream)                                \
     {                                                                                              \
-        aicf_channels p = {                                                                        \
-            .dtype = &aicf_converter_##s,                                                          \
-            .x = (const char *)x,                                                                  \
-            .out = (char *)out,                                                                    \
-            .N = N,                                                                                \
-            .C = C,                                                                                \
-            .R = R,                                                                                \
-            .last = channels_last};                                                                \
+        aicf_channels p = channels_of(&aicf_converter_##s, NULL, x, out, N, C, R, channels_last);  \
         (void)stream;                                                                              \
         return batch_norm_run_##acc(&p, weight, bias, mean, var, eps, workspace);                  \
     }
 
-/* Where there is one element a channel and sample, channels lie last too. */
-#define LAUNCHERS(T, A, s, acc)          \
-    LAUNCHER(loop, R == 1, T, A, s, acc) \
-    LAUNCHER(loop_nhwc, true, T, A, s, acc)
-
-LAUNCHERS(float, float, f32, f32)
-LAUNCHERS(aicf_f16, float, f16, f32)
-LAUNCHERS(aicf_bf16, float, bf16, f32)
-LAUNCHERS(double, double, f64, f64)
+CHANNELS_LAUNCHERS

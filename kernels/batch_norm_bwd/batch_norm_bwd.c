@@ -59,25 +59,9 @@ BATCH_NORM_BWD(double, f64)
         A *gb, int64_t N, int64_t C, int64_t R, double eps, bool training, void *workspace,       \
         aicf_stream stream)                                                                       \
     {                                                                                             \
-        aicf_channels p = {                                                                       \
-            .dtype = &aicf_converter_##s,                                                         \
-            .gy = (const char *)gy,                                                               \
-            .x = (const char *)x,                                                                 \
-            .out = (char *)gx,                                                                    \
-            .N = N,                                                                               \
-            .C = C,                                                                               \
-            .R = R,                                                                               \
-            .last = channels_last};                                                               \
+        aicf_channels p = channels_of(&aicf_converter_##s, gy, x, gx, N, C, R, channels_last);    \
         (void)stream;                                                                             \
         return batch_norm_bwd_run_##acc(&p, mean, var, weight, gw, gb, eps, training, workspace); \
     }
 
-/* Where there is one element a channel and sample, channels lie last too. */
-#define LAUNCHERS(T, A, s, acc)          \
-    LAUNCHER(loop, R == 1, T, A, s, acc) \
-    LAUNCHER(loop_nhwc, true, T, A, s, acc)
-
-LAUNCHERS(float, float, f32, f32)
-LAUNCHERS(aicf_f16, float, f16, f32)
-LAUNCHERS(aicf_bf16, float, bf16, f32)
-LAUNCHERS(double, double, f64, f64)
+CHANNELS_LAUNCHERS

@@ -24,29 +24,14 @@
 BATCH_NORM_EVAL(float, f32)
 BATCH_NORM_EVAL(double, f64)
 
-#define LAUNCHER(id, channels_last, T, A, s, acc)                                         \
-    aicf_status aicf_cpu_batch_norm_eval_##id##_##s(                                      \
-        const T *x, const A *mean, const A *var, const A *weight, const A *bias, T *out,  \
-        int64_t N, int64_t C, int64_t R, double eps, void *workspace, aicf_stream stream) \
-    {                                                                                     \
-        aicf_channels p = {                                                               \
-            .dtype = &aicf_converter_##s,                                                 \
-            .x = (const char *)x,                                                         \
-            .out = (char *)out,                                                           \
-            .N = N,                                                                       \
-            .C = C,                                                                       \
-            .R = R,                                                                       \
-            .last = channels_last};                                                       \
-        (void)stream;                                                                     \
-        return batch_norm_eval_run_##acc(&p, mean, var, weight, bias, eps, workspace);    \
+#define LAUNCHER(id, channels_last, T, A, s, acc)                                                 \
+    aicf_status aicf_cpu_batch_norm_eval_##id##_##s(                                              \
+        const T *x, const A *mean, const A *var, const A *weight, const A *bias, T *out,          \
+        int64_t N, int64_t C, int64_t R, double eps, void *workspace, aicf_stream stream)         \
+    {                                                                                             \
+        aicf_channels p = channels_of(&aicf_converter_##s, NULL, x, out, N, C, R, channels_last); \
+        (void)stream;                                                                             \
+        return batch_norm_eval_run_##acc(&p, mean, var, weight, bias, eps, workspace);            \
     }
 
-/* Where there is one element a channel and sample, channels lie last too. */
-#define LAUNCHERS(T, A, s, acc)          \
-    LAUNCHER(loop, R == 1, T, A, s, acc) \
-    LAUNCHER(loop_nhwc, true, T, A, s, acc)
-
-LAUNCHERS(float, float, f32, f32)
-LAUNCHERS(aicf_f16, float, f16, f32)
-LAUNCHERS(aicf_bf16, float, bf16, f32)
-LAUNCHERS(double, double, f64, f64)
+CHANNELS_LAUNCHERS

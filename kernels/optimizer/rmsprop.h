@@ -20,17 +20,7 @@ rule_of(double weight_decay, OWN)
     return r;
 }
 
-typedef struct factors {
-    REAL lr, scale;
-} factors;
-
-RULE_INLINE factors
-factors_of(const rule *r, REAL lr, REAL scale, double step)
-{
-    const factors f = {lr, scale};
-    (void)r, (void)step;
-    return f;
-}
+#include "scalars.h"
 
 RULE_INLINE void
 update(const rule *r, const factors *f, REAL *p, REAL g, REAL *s)

@@ -26,6 +26,36 @@ typedef struct aicf_channels {
     void *mean, *shift, *factor, *offset, *sums, *partial;
 } aicf_channels;
 
+/* Of launchers, whose tensors are all dense or all channels last. */
+static inline aicf_channels
+channels_of(
+    const aicf_converter *dtype, const void *gy, const void *x, void *out, int64_t N, int64_t C,
+    int64_t R, bool last)
+{
+    const aicf_channels p = {
+        .dtype = dtype,
+        .gy = (const char *)gy,
+        .x = (const char *)x,
+        .out = (char *)out,
+        .N = N,
+        .C = C,
+        .R = R,
+        .last = last};
+    return p;
+}
+
+/* The launchers of a row of batch norms, by LAUNCHER(kernel, channels last, T, A, suffixes of T and
+   A): where there is one element a channel and sample, channels lie last too. */
+#define CHANNELS_LAUNCHERS_OF(T, A, s, acc) \
+    LAUNCHER(loop, R == 1, T, A, s, acc)    \
+    LAUNCHER(loop_nhwc, true, T, A, s, acc)
+
+#define CHANNELS_LAUNCHERS                             \
+    CHANNELS_LAUNCHERS_OF(float, float, f32, f32)      \
+    CHANNELS_LAUNCHERS_OF(aicf_f16, float, f16, f32)   \
+    CHANNELS_LAUNCHERS_OF(aicf_bf16, float, bf16, f32) \
+    CHANNELS_LAUNCHERS_OF(double, double, f64, f64)
+
 /* Lays the arrays out in the workspace: C * (6 + 2 * parts) values, C * 4 where nothing is summed.
  */
 AICF_ONCE void
