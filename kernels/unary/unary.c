@@ -17,7 +17,7 @@
 #define FORMULA_relu(x, p) aicf_select((x) < 0, 0, x)
 #define FORMULA_tanh(x, p) aicf_tanh(x)
 #define FORMULA_sigmoid(x, p) aicf_sigmoid(x)
-#define FORMULA_silu(x, p) (aicf_select((x) < -FAR, -FAR, x) * aicf_sigmoid(x))
+#define FORMULA_silu(x, p) (aicf_at_least(x, -FAR) * aicf_sigmoid(x))
 #define FORMULA_leaky_relu(x, p) aicf_select((x) > 0, x, (x) * p[0])
 #define FORMULA_gelu(x, p) aicf_gelu(x)
 #define FORMULA_elu(x, p) aicf_select((x) > 0, x, p[0] * aicf_expm1(x))
@@ -29,7 +29,7 @@
 #define FAR 10000
 
 /* ln(1 + e**z) that overflows for no z. */
-#define SOFTPLUS(z) (aicf_select((z) < 0, 0, z) + aicf_log1p(aicf_exp(-aicf_abs(z))))
+#define SOFTPLUS(z) (aicf_at_least(z, 0) + aicf_log1p_unit(aicf_exp(aicf_below_0(z))))
 
 #define ATTRIBUTES_neg
 #define ATTRIBUTES_exp

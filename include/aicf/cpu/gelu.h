@@ -30,13 +30,13 @@
                                                                                          \
     AICF_INLINE real aicf_gelu_##s(real x)                                               \
     {                                                                                    \
-        const real y = aicf_select_##s(x < -AICF_GELU_REACH, -AICF_GELU_REACH, x);       \
+        const real y = aicf_at_least_##s(x, -AICF_GELU_REACH);                           \
         return y * aicf_gelu_share_##s(y);                                               \
     }                                                                                    \
                                                                                          \
     AICF_INLINE real aicf_gelu_tanh_##s(real x)                                          \
     {                                                                                    \
-        const real y = aicf_select_##s(x < -AICF_GELU_REACH, -AICF_GELU_REACH, x);       \
+        const real y = aicf_at_least_##s(x, -AICF_GELU_REACH);                           \
         return y * aicf_gelu_tanh_share_##s(y);                                          \
     }                                                                                    \
                                                                                          \

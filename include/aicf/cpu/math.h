@@ -1,21 +1,23 @@
-/* Functions of reals for loops that are to be vectorised, which no call of libm is: aicf_exp and
-   the like, of f32 by polynomials, of f64 by libm. Free of branches; the same bits in every clone,
-   since nothing is contracted. The worst error in f32, in units of the last place, over all of f32
-   (tests/kernels/test_math.py):
+/* Functions of reals for loops that are to be vectorised, which no call of libm is: by polynomials,
+   but for the logarithms and erfc of f64, which are libm's. Free of branches; the same bits in
+   every clone, since nothing is contracted. The worst error in f32, in units of the last place,
+   over all of f32, and in f64 (tests/kernels/test_math.py):
 
-     aicf_exp       1.1   0 below -104, inf above 88.73
-     aicf_expm1     1.8   -1 at -inf
-     aicf_log       1.0   -inf at 0, NaN below
-     aicf_log1p     1.5   -inf at -1, NaN below
-     aicf_tanh      2.3   -0 of -0
-     aicf_sigmoid   2.3   0 at -inf, 1 at +inf
-     aicf_erfc      6     the absolute error is below 1.6e-7
+     aicf_exp         1.1   1.5   0 below -104 (-746), inf above 88.73 (709.8)
+     aicf_expm1       1.8   2.0   -1 at -inf
+     aicf_log         1.0         -inf at 0, NaN below
+     aicf_log1p       1.5         -inf at -1, NaN below
+     aicf_log1p_unit  1.5   1.5   for 0 to 1
+     aicf_tanh        2.3   3.0   -0 of -0
+     aicf_sigmoid     2.3   2.5   0 at -inf, 1 at +inf
+     aicf_erfc        6           the absolute error is below 4e-7
 
    NaN gives NaN. What is below the normal numbers is right where the FPU keeps such. */
 #ifndef AICF_CPU_MATH_H
 #define AICF_CPU_MATH_H
 
 #include <math.h>
+#include <string.h>
 
 #include <aicf/cpu/real.h>
 
@@ -30,20 +32,55 @@ aicf_select_f32(bool condition, float x, float y)
 AICF_INLINE double
 aicf_select_f64(bool condition, double x, double y)
 {
-    return condition ? x : y;
+    uint64_t a, b;
+    double result;
+    memcpy(&a, &x, sizeof(a));
+    memcpy(&b, &y, sizeof(b));
+    const uint64_t bits = b ^ ((a ^ b) & (0 - (uint64_t)condition));
+    memcpy(&result, &bits, sizeof(result));
+    return result;
 }
 
-/* x brought into [low, high]; NaN stays. */
+/* x brought into [low, high]; NaN stays. One end is a conditional, which becomes one instruction;
+   of two the compiler would make branches. */
 AICF_INLINE float
 aicf_clamp_f32(float x, float low, float high)
 {
-    return aicf_select_f32(x < low, low, aicf_select_f32(x > high, high, x));
+    const float above = x < low ? low : x;
+    return aicf_select_f32(x > high, high, above);
 }
 
 AICF_INLINE double
 aicf_clamp_f64(double x, double low, double high)
 {
-    return x < low ? low : x > high ? high : x;
+    const double above = x < low ? low : x;
+    return aicf_select_f64(x > high, high, above);
+}
+
+/* At least low; NaN stays. */
+AICF_INLINE float
+aicf_at_least_f32(float x, float low)
+{
+    return aicf_select_f32(x < low, low, x);
+}
+
+AICF_INLINE double
+aicf_at_least_f64(double x, double low)
+{
+    return aicf_select_f64(x < low, low, x);
+}
+
+/* -|x| */
+AICF_INLINE float
+aicf_below_0_f32(float x)
+{
+    return aicf_f32_of_bits(aicf_bits_of_f32(x) | 0x80000000);
+}
+
+AICF_INLINE double
+aicf_below_0_f64(double x)
+{
+    return -fabs(x);
 }
 
 /* ---- f32 ----------------------------------------------------------------------------- */
@@ -59,7 +96,7 @@ aicf_power_of_2(int32_t n)
 AICF_INLINE float
 aicf_scaled_f32(float x, int32_t n)
 {
-    const int32_t half = n / 2;
+    const int32_t half = n >> 1;
     return x * aicf_power_of_2(half) * aicf_power_of_2(n - half);
 }
 
@@ -85,19 +122,18 @@ aicf_expm1_rest_f32(float x, float low, int32_t n)
     return r + r * r * q;
 }
 
-/* e**(x + low), for a low that is small beside x. */
+/* e**(x + low) for -170 <= x <= 170, and a low that is small beside x. */
 AICF_INLINE float
 aicf_exp_of_sum_f32(float x, float low)
 {
-    const float y = aicf_clamp_f32(x, -104, 89);
-    const int32_t n = aicf_octaves_f32(y);
-    return aicf_scaled_f32(1 + aicf_expm1_rest_f32(y, low, n), n);
+    const int32_t n = aicf_octaves_f32(x);
+    return aicf_scaled_f32(1 + aicf_expm1_rest_f32(x, low, n), n);
 }
 
 AICF_INLINE float
 aicf_exp_f32(float x)
 {
-    return aicf_exp_of_sum_f32(x, 0);
+    return aicf_exp_of_sum_f32(aicf_clamp_f32(x, -104, 89), 0);
 }
 
 /* 2**n (p + 1) - 1 as 2**n (p + (1 - 2**-n)), of which the inner difference is exact where it
@@ -143,6 +179,21 @@ aicf_log1p_f32(float x)
     return aicf_select_f32((u > 0) & (u < INFINITY), log + c / u, log);
 }
 
+/* ln(1 + x) for 0 <= x <= 1, as aicf_log_f32 but with no digits to find: of x, or of (x - 1) / 2
+   and ln 2 more. */
+AICF_INLINE float
+aicf_log1p_unit_f32(float x)
+{
+    const bool upper = x > 0x1.a8279ap-2f; /* sqrt(2) - 1 */
+    const float f = aicf_select_f32(upper, 0.5f * (x - 1), x);
+    const float s = f / (2 + f), z = s * s, half = 0.5f * f * f;
+    const float high = 0x1.ddd172p-3f * z + 0x1.245c38p-2f;
+    const float r = z * ((high * z + 0x1.9999ecp-2f) * z + 0x1.555556p-1f);
+    const float octave = aicf_select_f32(upper, 0x1.62ep-1f, 0);
+    const float rest = aicf_select_f32(upper, 0x1.0bfbe8p-15f, 0);
+    return octave - ((half - (s * (half + r) + rest)) - f);
+}
+
 /* With e = e**-2|x| - 1: -e / (2 + e), which keeps the small, or 1 - 2 (1 + e) / (2 + e), which
    keeps what is near 1. */
 AICF_INLINE float
@@ -158,47 +209,125 @@ aicf_tanh_f32(float x)
 AICF_INLINE float
 aicf_sigmoid_f32(float x)
 {
-    const float e = aicf_exp_f32(-aicf_f32_of_bits(aicf_bits_of_f32(x) & 0x7fffffff));
+    const float e = aicf_exp_of_sum_f32(aicf_at_least_f32(aicf_below_0_f32(x), -104), 0);
     return aicf_select_f32(x < 0, e, 1) / (1 + e);
 }
 
-/* 1 - x P(x*x) near 0. Beyond, with z = |x|, e**(-z*z) t Q(t) and t = 1 / (1 + z / 2), where z*z is
-   taken as the square of z's upper half, which is exact, and the rest. P and Q are fitted at
-   Chebyshev's points. */
+/* With z = |x|, e**(-z*z) t Q(t) and t = 1 / (1 + z / 2), or 2 less that, where z*z is taken as the
+   square of z's upper half, which is exact, and the rest. Q is fitted at Chebyshev's points. */
 AICF_INLINE float
 aicf_erfc_f32(float x)
 {
-    const float z = aicf_clamp_f32(aicf_f32_of_bits(aicf_bits_of_f32(x) & 0x7fffffff), 0, 10.25f);
+    const float size = aicf_f32_of_bits(aicf_bits_of_f32(x) & 0x7fffffff);
+    const float z = aicf_select_f32(size > 10.25f, 10.25f, size);
     const float upper = aicf_f32_of_bits(aicf_bits_of_f32(z) & 0xfffff000);
     const float bell = aicf_exp_of_sum_f32(-upper * upper, -(z - upper) * (z + upper));
     const float t = 1 / (1 + 0.5f * z);
-    const float q3 =
-        ((0x1.3a7a3ep-4f * t - 0x1.6ca9f2p-3f) * t + 0x1.96e816p-6f) * t + 0x1.9104bep-4f;
-    const float q = (((q3 * t + 0x1.5239bep-3f) * t + 0x1.ffb714p-3f) * t + 0x1.207926p-2f) * t +
-                    0x1.20e262p-2f;
+    float q = -0x1.eab7f4p-5f * t + 0x1.279384p-2f;
+    q = (q * t - 0x1.fb8118p-2f) * t + 0x1.267fe8p-2f;
+    q = (q * t - 0x1.0ef506p-5f) * t + 0x1.a48a04p-3f;
+    q = (q * t + 0x1.f08e52p-3f) * t + 0x1.213d08p-2f;
+    q = q * t + 0x1.20da16p-2f;
     const float tail = bell * t * q;
-    const float far = aicf_select_f32(x < 0, 2 - tail, tail);
-
-    const float u = x * x;
-    const float p2 = (-0x1.61234cp-11f * u + 0x1.4f1040p-8f) * u - 0x1.b7a5b0p-6f;
-    const float p = ((p2 * u + 0x1.ce2aaap-4f) * u - 0x1.812738p-2f) * u + 0x1.20dd74p+0f;
-    return aicf_select_f32(z < 0.75f, 1 - x * p, far);
+    return aicf_select_f32(x < 0, 2 - tail, tail);
 }
 
-/* ---- f64 ----------------------------------------------------------------------------- */
+/* ---- f64: as in f32 ------------------------------------------------------------------ */
+
+AICF_INLINE uint64_t
+aicf_bits_of_f64(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+/* 2**n for a whole -1022 <= n <= 1023; the bits of its sum with 1.5 * 2**52 end in n. */
+AICF_INLINE double
+aicf_power_of_2_f64(double n)
+{
+    const uint64_t bits = (aicf_bits_of_f64(n + 0x1.8p52) + 1023) << 52;
+    double power;
+    memcpy(&power, &bits, sizeof(power));
+    return power;
+}
+
+AICF_INLINE double
+aicf_scaled_f64(double x, double n)
+{
+    const double half = (n * 0.5 + 0x1.8p52) - 0x1.8p52;
+    return x * aicf_power_of_2_f64(half) * aicf_power_of_2_f64(n - half);
+}
+
+AICF_INLINE double
+aicf_octaves_f64(double x)
+{
+    return (x * 0x1.71547652b82fep0 + 0x1.8p52) - 0x1.8p52;
+}
+
+AICF_INLINE double
+aicf_expm1_rest_f64(double x, double n)
+{
+    const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
+    double q = 0x1.af38a9b0ec855p-26 * r + 0x1.289185613a3d6p-22;
+    q = (q * r + 0x1.71de0dae63bb3p-19) * r + 0x1.a019b90d2ae7ap-16;
+    q = (q * r + 0x1.a01a01a7c41d5p-13) * r + 0x1.6c16c1788bd90p-10;
+    q = (q * r + 0x1.11111111109b3p-7) * r + 0x1.5555555553d63p-5;
+    q = (q * r + 0x1.5555555555556p-3) * r + 0.5;
+    return r + r * r * q;
+}
+
+AICF_INLINE double
+aicf_exp_f64(double x)
+{
+    const double y = aicf_clamp_f64(x, -746, 710);
+    const double n = aicf_octaves_f64(y);
+    return aicf_scaled_f64(1 + aicf_expm1_rest_f64(y, n), n);
+}
+
+AICF_INLINE double
+aicf_expm1_f64(double x)
+{
+    const double y = aicf_clamp_f64(x, -40, 710);
+    const double n = aicf_octaves_f64(y);
+    const double p = aicf_expm1_rest_f64(y, n);
+    const double one = 1 - aicf_power_of_2_f64(-aicf_select_f64(n > 1022, 1022, n));
+    return aicf_scaled_f64(p + one, n);
+}
+
+AICF_INLINE double
+aicf_log1p_unit_f64(double x)
+{
+    const bool upper = x > 0x1.a827999fcef32p-2;
+    const double f = aicf_select_f64(upper, 0.5 * (x - 1), x);
+    const double s = f / (2 + f), z = s * s, half = 0.5 * f * f;
+    double r = 0x1.2b5f68a50d903p-3 * z + 0x1.39fdcceb4bb45p-3;
+    r = (r * z + 0x1.7462b91b8df65p-3) * z + 0x1.c71c62d5e53e0p-3;
+    r = (r * z + 0x1.2492492dfd86cp-2) * z + 0x1.9999999995273p-2;
+    r = (r * z + 0x1.5555555555558p-1) * z;
+    const double octave = aicf_select_f64(upper, 0x1.62e42feep-1, 0);
+    const double rest = aicf_select_f64(upper, 0x1.a39ef35793c76p-33, 0);
+    return octave - ((half - (s * (half + r) + rest)) - f);
+}
+
+AICF_INLINE double
+aicf_tanh_f64(double x)
+{
+    const double z = fabs(x);
+    const double e = aicf_expm1_f64(-2 * z);
+    const double quotient = aicf_select_f64(z < 1, -e, 2 * (1 + e)) / (2 + e);
+    return copysign(aicf_select_f64(z < 1, quotient, 1 - quotient), x);
+}
 
 AICF_INLINE double
 aicf_sigmoid_f64(double x)
 {
-    const double e = exp(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
+    const double e = aicf_exp_f64(aicf_below_0_f64(x));
+    return aicf_select_f64(x < 0, e, 1) / (1 + e);
 }
 
-#define aicf_exp_f64 exp
-#define aicf_expm1_f64 expm1
 #define aicf_log_f64 log
 #define aicf_log1p_f64 log1p
-#define aicf_tanh_f64 tanh
 #define aicf_erfc_f64 erfc
 
 /* ---- by type ------------------------------------------------------------------------- */
@@ -208,6 +337,7 @@ aicf_sigmoid_f64(double x)
 #define aicf_exp(x) AICF_OF_REAL(aicf_exp, x)(x)
 #define aicf_expm1(x) AICF_OF_REAL(aicf_expm1, x)(x)
 #define aicf_log(x) AICF_OF_REAL(aicf_log, x)(x)
+#define aicf_log1p_unit(x) AICF_OF_REAL(aicf_log1p_unit, x)(x)
 #define aicf_log1p(x) AICF_OF_REAL(aicf_log1p, x)(x)
 #define aicf_tanh(x) AICF_OF_REAL(aicf_tanh, x)(x)
 #define aicf_sigmoid(x) AICF_OF_REAL(aicf_sigmoid, x)(x)
@@ -215,6 +345,8 @@ aicf_sigmoid_f64(double x)
 #define aicf_select(condition, x, y) AICF_OF_REAL(aicf_select, (x) + (y))(condition, x, y)
 #define aicf_abs(x) _Generic((x), float: fabsf, double: fabs)(x)
 #define aicf_sqrt(x) _Generic((x), float: sqrtf, double: sqrt)(x)
+#define aicf_at_least(x, low) AICF_OF_REAL(aicf_at_least, x)(x, low)
+#define aicf_below_0(x) AICF_OF_REAL(aicf_below_0, x)(x)
 #define aicf_clamp(x, low, high) AICF_OF_REAL(aicf_clamp, x)(x, low, high)
 
 #endif
