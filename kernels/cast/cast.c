@@ -20,6 +20,7 @@ typedef enum wide { WIDE_F32, WIDE_F64, WIDE_I32, WIDE_I64, WIDES } wide;
 typedef struct source {
     int64_t item;
     wide wide;
+    _Bool plain;        /* it is its own wide type: read where it lies, if side by side */
     aicf_load_fn *load; /* n elements, step apart, to n wide ones */
 } source;
 
@@ -95,39 +96,51 @@ CUT(i32_of_f64, double, int32_t, INT32_MIN, INT32_MAX)
         return x >= (real)(past) ? (T)(end) : within;                     \
     }
 
-CUT_WIDE(i32_of_f32, float, int32_t, INT32_MIN, 0x1.fffffep30, 0x1p31, INT32_MAX)
 CUT_WIDE(i64_of_f32, float, int64_t, INT64_MIN, 0x1.fffffep62, 0x1p63, INT64_MAX)
 CUT_WIDE(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
+
+/* The same without branches, since x86-64 has this conversion for vectors. */
+AICF_INLINE int32_t
+i32_of_f32(float x)
+{
+    const float number = aicf_select(x == x, x, 0.0f);
+    const int32_t within = (int32_t)aicf_clamp(number, (float)INT32_MIN, 0x1.fffffep30f);
+    return (int32_t)aicf_bits_select(x >= 0x1p31f, INT32_MAX, (uint32_t)within);
+}
 
 #define TRUTH(x) ((aicf_bool){(x) != 0})
 #define F16(x) aicf_f16_of_f32((float)(x))
 #define BF16(x) aicf_bf16_of_f32((float)(x))
 
-#define STORE(w, WIDE, T, s, VALUE)                                                  \
-    static void store_##w##_##s(const void *from, int64_t n, void *to, int64_t step) \
-    {                                                                                \
-        const WIDE *x = (const WIDE *)from;                                          \
-        T *out = (T *)to;                                                            \
-        if (step == 1) {                                                             \
-            AICF_INDEPENDENT                                                         \
-            for (int64_t i = 0; i < n; i++) {                                        \
-                out[i] = VALUE(x[i]);                                                \
-            }                                                                        \
-            return;                                                                  \
-        }                                                                            \
-        for (int64_t i = 0; i < n; i++) {                                            \
-            out[i * step] = VALUE(x[i]);                                             \
-        }                                                                            \
+/* Integers from f32 take several steps each: worth clones. */
+#define STORE(w, WIDE, T, s, VALUE) STORE_AS(static, w, WIDE, T, s, VALUE)
+#define STORE_CUT(w, WIDE, T, s, VALUE) STORE_AS(AICF_CLONES static, w, WIDE, T, s, VALUE)
+
+#define STORE_AS(as, w, WIDE, T, s, VALUE)                                       \
+    as void store_##w##_##s(const void *from, int64_t n, void *to, int64_t step) \
+    {                                                                            \
+        const WIDE *x = (const WIDE *)from;                                      \
+        T *out = (T *)to;                                                        \
+        if (step == 1) {                                                         \
+            AICF_INDEPENDENT                                                     \
+            for (int64_t i = 0; i < n; i++) {                                    \
+                out[i] = VALUE(x[i]);                                            \
+            }                                                                    \
+            return;                                                              \
+        }                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                        \
+            out[i * step] = VALUE(x[i]);                                         \
+        }                                                                        \
     }
 
-#define STORES(w, WIDE, I8, U8, I16, I32, I64) \
-    STORE(w, WIDE, aicf_bool, bool, TRUTH)     \
-    STORE(w, WIDE, int8_t, i8, I8)             \
-    STORE(w, WIDE, uint8_t, u8, U8)            \
-    STORE(w, WIDE, int16_t, i16, I16)          \
-    STORE(w, WIDE, int32_t, i32, I32)          \
-    STORE(w, WIDE, int64_t, i64, I64)          \
-    STORE(w, WIDE, float, f32, (float))        \
+#define STORES(CUT, w, WIDE, I8, U8, I16, I32, I64) \
+    STORE(w, WIDE, aicf_bool, bool, TRUTH)          \
+    CUT(w, WIDE, int8_t, i8, I8)                    \
+    CUT(w, WIDE, uint8_t, u8, U8)                   \
+    CUT(w, WIDE, int16_t, i16, I16)                 \
+    CUT(w, WIDE, int32_t, i32, I32)                 \
+    STORE(w, WIDE, int64_t, i64, I64)               \
+    STORE(w, WIDE, float, f32, (float))             \
     STORE(w, WIDE, double, f64, (double))
 
 #define STORES_16(w, WIDE)             \
@@ -135,10 +148,10 @@ CUT_WIDE(i64_of_f64, double, int64_t, INT64_MIN, 0x1.fffffffffffffp62, 0x1p63, I
     STORE(w, WIDE, aicf_bf16, bf16, BF16)
 
 /* Integers of other widths lose their upper bits. */
-STORES(f32, float, i8_of_f32, u8_of_f32, i16_of_f32, i32_of_f32, i64_of_f32)
-STORES(f64, double, i8_of_f64, u8_of_f64, i16_of_f64, i32_of_f64, i64_of_f64)
-STORES(i32, int32_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
-STORES(i64, int64_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
+STORES(STORE_CUT, f32, float, i8_of_f32, u8_of_f32, i16_of_f32, i32_of_f32, i64_of_f32)
+STORES(STORE, f64, double, i8_of_f64, u8_of_f64, i16_of_f64, i32_of_f64, i64_of_f64)
+STORES(STORE, i32, int32_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
+STORES(STORE, i64, int64_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
 STORES_16(f64, double)
 STORES_16(i32, int32_t)
 STORES_16(i64, int64_t)
@@ -167,8 +180,12 @@ cast_line(char *const *at, const int64_t *step, int64_t n, const void *context)
     double room[BLOCK]; /* of any wide type */
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t count = n - i < BLOCK ? n - i : BLOCK;
-        p->from->load(at[0] + i * step[0] * p->from->item, step[0], count, room);
-        p->to->store[p->from->wide](room, count, at[1] + i * step[1] * p->to->item, step[1]);
+        const void *x = at[0] + i * step[0] * p->from->item;
+        if (!p->from->plain || step[0] != 1) {
+            p->from->load(x, step[0], count, room);
+            x = room;
+        }
+        p->to->store[p->from->wide](x, count, at[1] + i * step[1] * p->to->item, step[1]);
     }
 }
 
@@ -181,23 +198,23 @@ cast_run(const aicf_view *x, const aicf_view *out, const source *from, const tar
     return aicf_lines_run_items(views, 2, items, GRAIN, cast_line, &p);
 }
 
-#define SOURCE(T, s, wide) static const source from_##s = {sizeof(T), wide, load_##s};
+#define SOURCE(T, s, wide, plain) static const source from_##s = {sizeof(T), wide, plain, load_##s};
 #define TARGET(T, s)               \
     static const target to_##s = { \
         sizeof(T), {store_f32_##s, store_f64_##s, store_i32_##s, store_i64_##s}};
 
-/* Expands X(C type, suffix, wide type) for each dtype. */
-#define SOURCES(X)               \
-    X(aicf_bool, bool, WIDE_I32) \
-    X(int8_t, i8, WIDE_I32)      \
-    X(uint8_t, u8, WIDE_I32)     \
-    X(int16_t, i16, WIDE_I32)    \
-    X(int32_t, i32, WIDE_I32)    \
-    X(int64_t, i64, WIDE_I64)    \
-    X(float, f32, WIDE_F32)      \
-    X(aicf_f16, f16, WIDE_F32)   \
-    X(aicf_bf16, bf16, WIDE_F32) \
-    X(double, f64, WIDE_F64)
+/* Expands X(C type, suffix, wide type, whether it is that) for each dtype. */
+#define SOURCES(X)                      \
+    X(aicf_bool, bool, WIDE_I32, false) \
+    X(int8_t, i8, WIDE_I32, false)      \
+    X(uint8_t, u8, WIDE_I32, false)     \
+    X(int16_t, i16, WIDE_I32, false)    \
+    X(int32_t, i32, WIDE_I32, true)     \
+    X(int64_t, i64, WIDE_I64, true)     \
+    X(float, f32, WIDE_F32, true)       \
+    X(aicf_f16, f16, WIDE_F32, false)   \
+    X(aicf_bf16, bf16, WIDE_F32, false) \
+    X(double, f64, WIDE_F64, true)
 
 #define TARGETS(X, s)     \
     X(s, aicf_bool, bool) \
@@ -222,5 +239,5 @@ TARGETS(TARGET_OF, )
         (void)A, (void)stream;                                                   \
         return cast_run(x, out, &from_##s, &to_##u);                             \
     }
-#define CASTS(T, s, wide) TARGETS(CAST, s)
+#define CASTS(T, s, wide, plain) TARGETS(CAST, s)
 SOURCES(CASTS)
