@@ -41,6 +41,14 @@ aicf_conv_least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* A dense tensor N C H W that lies as N H W C. */
+static inline aicf_view
+aicf_conv_channels_last(const void *data, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+    const aicf_view view = {(void *)(uintptr_t)data, 4, {n, c, h, w}, {h * w * c, 1, w * c, c}};
+    return view;
+}
+
 /* What is summed for one out. */
 static inline int64_t
 aicf_conv_depth(const aicf_conv *c)

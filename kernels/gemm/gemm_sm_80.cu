@@ -14,24 +14,6 @@ namespace aicf::gemm {
 
 // ---- store --------------------------------------------------------------------------------------
 
-// Fragments hold two columns a thread, rows of the out want 16 bytes: a warp's sums pass through
-// its own part of the shared memory.
-template <typename S>
-__device__ inline void
-stage_sums(const float (&sums)[S::kM / 16][S::kN / 8][4], float *staged)
-{
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-#pragma unroll
-    for (int i = 0; i < S::kM / 16 * 2; i++) {
-        float *row = staged + (i * 8 + lane / 4) * S::kPitchOut + lane % 4 * 2;
-#pragma unroll
-        for (int k = 0; k < S::kN / 8; k++) {
-            const float *pair = &sums[i / 2][k][i % 2 * 2];
-            store_pack(row + k * 8, pack<float, 2>{{pair[0], pair[1]}});
-        }
-    }
-}
-
 // The 8 columns of the out that a lane finishes.
 template <typename T> struct columns {
     float bias[kChunk]; // 0 where there is none
@@ -120,71 +102,6 @@ store_sums(const problem<T> &p, const job<T> &j, int64_t m, int64_t n, const flo
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
-// One step: the products of `now` while `next` is read from `stage` and the slab's share of copies
-// is asked for. They take turns: a burst of reads would fill the queue to shared memory and hold
-// back the products behind it, and reads late in a step would be waited for at the start of the
-// next.
-template <typename S, bool kAAlongK, bool kBAlongK, int kStep, typename T>
-__device__ inline void
-do_step(
-    const feed<T, S, kAAlongK, kBAlongK> &in, uint32_t stage, int m, int n, const fragments<S> &now,
-    fragments<S> &next, float (&sums)[S::kM / 16][S::kN / 8][4])
-{
-    constexpr int kRows = S::kM / 16;
-    constexpr int kAsking =
-        S::kSteps - 1; // steps before the last, after which the slab is waited for
-    load_half<S, kAAlongK, kBAlongK>(stage, m, n, (kStep + 1) % S::kSteps, 0, next);
-    multiply_row<T, S>(now, 0, sums);
-    load_half<S, kAAlongK, kBAlongK>(stage, m, n, (kStep + 1) % S::kSteps, 1, next);
-    if constexpr (kStep < kAsking) {
-        // Into the stage of the slab before, which nobody reads any more.
-        in.template copy<kStep, kAsking>();
-    }
-#pragma unroll
-    for (int i = 1; i < kRows; i++) {
-        multiply_row<T, S>(now, i, sums);
-    }
-}
-
-// The sums of a warp's part of the tile over all k.
-template <typename S, bool kAAlongK, bool kBAlongK, typename T>
-__device__ inline void
-sum_slabs(
-    const source<T> &a, const source<T> &b, uint32_t shared, int m, int n,
-    float (&sums)[S::kM / 16][S::kN / 8][4])
-{
-    static_assert(S::kSteps == 2 || S::kSteps == 4, "the steps below");
-    feed<T, S, kAAlongK, kBAlongK> in(a, b, shared);
-    for (int stage = 0; stage < S::kStages - 1; stage++) {
-        in.template copy<0, 1>();
-        in.close();
-    }
-    ptx::copy_async_wait<S::kStages - 2>();
-    __syncthreads();
-
-    fragments<S> f[2];
-    uint32_t stage = shared;
-    load_half<S, kAAlongK, kBAlongK>(stage, m, n, 0, 0, f[0]);
-    load_half<S, kAAlongK, kBAlongK>(stage, m, n, 0, 1, f[0]);
-    for (int64_t k = 0; k < a.depth; k += S::kSlab) {
-        do_step<S, kAAlongK, kBAlongK, 0>(in, stage, m, n, f[0], f[1], sums);
-        if constexpr (S::kSteps == 4) {
-            do_step<S, kAAlongK, kBAlongK, 1>(in, stage, m, n, f[1], f[0], sums);
-            do_step<S, kAAlongK, kBAlongK, 2>(in, stage, m, n, f[0], f[1], sums);
-        }
-        // All warps have read the present slab into registers, the next one has arrived.
-        in.close();
-        ptx::copy_async_wait<S::kStages - 2>();
-        __syncthreads();
-        stage += S::kStageBytes;
-        stage = stage == shared + S::kStages * S::kStageBytes ? shared : stage;
-        do_step<S, kAAlongK, kBAlongK, S::kSteps - 1>(in, stage, m, n, f[1], f[0], sums);
-    }
-    // The last fragments asked for are never multiplied; what follows may write over all stages.
-    ptx::copy_async_wait<0>();
-    __syncthreads();
-}
-
 template <typename T, typename S, bool kAAlongK, bool kBAlongK>
 __global__ void
 __launch_bounds__(S::kThreads, S::kBlocks) mma(const __grid_constant__ problem<T> p)
@@ -198,7 +115,10 @@ __launch_bounds__(S::kThreads, S::kBlocks) mma(const __grid_constant__ problem<T
     if (p.K > 0) {
         source<T> a = {j.a + j.m * (kAAlongK ? p.a_pitch : 1), p.a_pitch, p.M - j.m, p.K};
         source<T> b = {j.b + j.n * (kBAlongK ? p.b_pitch : 1), p.b_pitch, p.N - j.n, p.K};
-        sum_slabs<S, kAAlongK, kBAlongK>(a, b, ptx::shared_address(shared), m, n, sums);
+        uint32_t stages = ptx::shared_address(shared);
+        feed<T, S, kAAlongK, kBAlongK> in(a, b, stages);
+        sum_slabs<T, S, kAAlongK, kBAlongK>(
+            in, (p.K + S::kSlab - 1) / S::kSlab, stages, m, n, sums);
     }
 
     float *staged = reinterpret_cast<float *>(shared) + warp * S::kM * S::kPitchOut;

@@ -1,60 +1,16 @@
-// The slabs and fragments of gemm_sm_80.cu: how k-slabs of a and b reach shared memory by
-// asynchronous copies, lie there, and are read as the fragments of mma.sync.
+// The slabs of gemm_sm_80.cu: how k-slabs of a and b reach shared memory by asynchronous copies,
+// where they lie as mma.cuh has it.
 #ifndef AICF_GEMM_SLABS_CUH
 #define AICF_GEMM_SLABS_CUH
 
 #include "gemm.cuh"
 
+#include <aicf/cuda/mma.cuh>
 #include <aicf/cuda/ptx.cuh>
 
 namespace aicf::gemm {
 
-constexpr int kWarp = 32;
-constexpr int kStepK = 16; // k of one mma
-constexpr int kChunk = 8;  // elements of 16 bytes: one copy, one row of an 8 x 8 block
-constexpr int kChunkBytes = 16;
-
-// A shape of tiles. Each warp makes kM x kN of the out.
-template <int kTileM_, int kTileN_, int kSlab_, int kStages_, int kWarpsM_, int kWarpsN_>
-struct shape {
-    static constexpr int kTileM = kTileM_, kTileN = kTileN_, kSlab = kSlab_, kStages = kStages_;
-    static constexpr int kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
-    static constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
-    static constexpr int kM = kTileM / kWarpsM, kN = kTileN / kWarpsN;
-    static constexpr int kSteps = kSlab / kStepK;
-    static constexpr int kBytesA = kTileM * kSlab * 2, kBytesB = kTileN * kSlab * 2;
-    static constexpr int kStageBytes = kBytesA + kBytesB;
-    // A warp's sums on their way to the out: 8 more than a row turn the banks by 8 a row, so that
-    // the pairs which 4 rows of fragments store at once lie apart.
-    static constexpr int kPitchOut = kN + 8;
-    static constexpr int kOutBytes = kWarpsM * kWarpsN * kM * kPitchOut * 4;
-    static constexpr int kShared =
-        kStages * kStageBytes > kOutBytes ? kStages *kStageBytes : kOutBytes;
-    // As many blocks a multiprocessor as leave a thread 255 registers where it holds 128 sums, 128
-    // else.
-    static constexpr int kRegisters = kM * kN / kWarp > 64 ? 256 : 128;
-    static constexpr int kBlocks = 65536 / (kThreads * kRegisters);
-    static_assert(kM % 16 == 0 && kN % 16 == 0, "fragments come 16 by 16");
-    static_assert(kStages >= 2, "one slab is multiplied while another arrives");
-};
-
-// ---- slabs in shared memory ---------------------------------------------------------------------
-
-// Operand x (m or n) by k. Along k: kTile rows of kSlab elements; else kSlab rows of kTile. The
-// 16-byte chunks of a row are permuted by the row's number, so that the 8 rows of a block that
-// ldmatrix reads at one chunk lie in 8 different quarters of the banks: by all 3 bits where a row
-// spans all banks (8 chunks), by the 2 bits above the lowest where two rows do.
-template <int kChunks>
-__device__ inline uint32_t
-chunk_offset(int row, int chunk)
-{
-    static_assert(kChunks == 4 || kChunks % 8 == 0, "rows of 64 bytes or of whole bank rounds");
-    int swizzled = kChunks == 4 ? chunk ^ (row >> 1 & 3) : chunk ^ (row & 7);
-    return static_cast<uint32_t>((row * kChunks + swizzled) * kChunkBytes);
-}
-
-template <int kTile, int kSlab, bool kAlongK>
-constexpr int kRowChunks = (kAlongK ? kSlab : kTile) / kChunk;
+using namespace units;
 
 // An operand seen from one tile, as in the table of gemm.cuh.
 template <typename T> struct source {
@@ -185,77 +141,6 @@ template <typename T, typename S, bool kAAlongK, bool kBAlongK> struct feed {
         into = into == base + S::kStages * S::kStageBytes ? base : into;
     }
 };
-
-// ---- fragments ----------------------------------------------------------------------------------
-
-// a: 16 x 16 at row m of the slab and step `step`: blocks (m, k), (m + 8, k), (m, k + 8), (m + 8, k
-// + 8).
-template <int kTile, int kSlab, bool kAlongK>
-__device__ inline void
-load_a(uint32_t slab, int m, int step, uint32_t (&r)[4])
-{
-    constexpr int kChunks = kRowChunks<kTile, kSlab, kAlongK>;
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if constexpr (kAlongK) {
-        ptx::ldmatrix_x4(slab + chunk_offset<kChunks>(m + lane % 16, step * 2 + lane / 16), r);
-    } else {
-        ptx::ldmatrix_x4_trans(
-            slab + chunk_offset<kChunks>(
-                       step * kStepK + lane / 16 * 8 + lane % 8, m / kChunk + lane / 8 % 2),
-            r);
-    }
-}
-
-// b: 16 x 16 at column n: blocks (k, n), (k + 8, n), (k, n + 8), (k + 8, n + 8): two fragments of 8
-// columns.
-template <int kTile, int kSlab, bool kAlongK>
-__device__ inline void
-load_b(uint32_t slab, int n, int step, uint32_t (&r)[4])
-{
-    constexpr int kChunks = kRowChunks<kTile, kSlab, kAlongK>;
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if constexpr (kAlongK) {
-        ptx::ldmatrix_x4(
-            slab + chunk_offset<kChunks>(n + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2), r);
-    } else {
-        ptx::ldmatrix_x4_trans(
-            slab + chunk_offset<kChunks>(
-                       step * kStepK + lane / 8 % 2 * 8 + lane % 8, n / kChunk + lane / 16),
-            r);
-    }
-}
-
-template <typename S> struct fragments {
-    uint32_t a[S::kM / 16][4];
-    uint32_t b[S::kN / 16][4];
-};
-
-// Half of the fragments of a step.
-template <typename S, bool kAAlongK, bool kBAlongK>
-__device__ inline void
-load_half(uint32_t stage, int m, int n, int step, int half, fragments<S> &f)
-{
-    constexpr int kRows = S::kM / 16, kColumns = S::kN / 16;
-#pragma unroll
-    for (int i = half * kRows / 2; i < (half + 1) * kRows / 2; i++) {
-        load_a<S::kTileM, S::kSlab, kAAlongK>(stage, m + i * 16, step, f.a[i]);
-    }
-#pragma unroll
-    for (int j = half * kColumns / 2; j < (half + 1) * kColumns / 2; j++) {
-        load_b<S::kTileN, S::kSlab, kBAlongK>(stage + S::kBytesA, n + j * 16, step, f.b[j]);
-    }
-}
-
-template <typename T, typename S>
-__device__ inline void
-multiply_row(const fragments<S> &f, int i, float (&sums)[S::kM / 16][S::kN / 8][4])
-{
-#pragma unroll
-    for (int j = 0; j < S::kN / 8; j++) {
-        ptx::mma_m16n8k16(
-            sums[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1], T{});
-    }
-}
 
 } // namespace aicf::gemm
 

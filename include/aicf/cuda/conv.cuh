@@ -124,6 +124,7 @@ template <typename T> struct problem {
     int64_t dense_n, out_n;
     int64_t field_group, dense_group, out_group;
     int rows, columns; // of the field
+    int taps_y;        // the outermost digit of k over taps, where channels are innermost
     int groups;
     bool over_places, channels_inside;
     // Made at the launch. Where the depth is split, `parts` takes f32 sums, [split][group][n][m].
@@ -157,6 +158,7 @@ problem_of(const aicf_conv &c, bool over_places)
     p.out_group = over_places ? c.factor_group : out_group;
     p.rows = static_cast<int>(c.y.size);
     p.columns = static_cast<int>(c.x.size);
+    p.taps_y = static_cast<int>(c.y.taps);
     p.groups = static_cast<int>(c.groups);
     p.over_places = over_places;
     p.channels_inside = channels_inside(c);
