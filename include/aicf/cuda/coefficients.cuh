@@ -71,7 +71,7 @@ load(const T *from, const T *first, const T *end)
     if (begin < first || end - begin < 2 * kSize) {
         return gather(from);
     }
-    return shifted(load_pack(begin), load_pack(begin + kSize), by);
+    return two_packs{load_pack(begin), load_pack(begin + kSize), by}.value();
 }
 
 } // namespace aicf::coefficients
