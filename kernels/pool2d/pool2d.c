@@ -33,25 +33,60 @@ typedef struct place {
 } place;
 
 #if LARGEST
-#define TAKE(T, s)                                                                         \
-    AICF_INLINE void take_steps_##s(                                                       \
-        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
-    {                                                                                      \
-        if (!at) {                                                                         \
-            AICF_INDEPENDENT                                                               \
-            for (int64_t i = 0; i < n; i++) {                                              \
-                const aicf_acc_##s v = aicf_load_##s(x + i * step);                        \
-                value[i] = (v > value[i]) | (v != v) ? v : value[i];                       \
-            }                                                                              \
-            return;                                                                        \
-        }                                                                                  \
-        AICF_INDEPENDENT                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                  \
-            const aicf_acc_##s v = aicf_load_##s(x + i * step);                            \
-            const bool larger = (v > value[i]) | (v != v);                                 \
-            value[i] = larger ? v : value[i];                                              \
-            at[i] = larger ? from.first + i * from.step : at[i];                           \
-        }                                                                                  \
+#define TAKE(T, s)                                                                           \
+    AICF_INLINE void take_steps_##s(                                                         \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n)   \
+    {                                                                                        \
+        if (!at) {                                                                           \
+            AICF_INDEPENDENT                                                                 \
+            for (int64_t i = 0; i < n; i++) {                                                \
+                const aicf_acc_##s v = aicf_load_##s(x + i * step);                          \
+                value[i] = (v > value[i]) | (v != v) ? v : value[i];                         \
+            }                                                                                \
+            return;                                                                          \
+        }                                                                                    \
+        AICF_INDEPENDENT                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            const aicf_acc_##s v = aicf_load_##s(x + i * step);                              \
+            const bool larger = (v > value[i]) | (v != v);                                   \
+            value[i] = larger ? v : value[i];                                                \
+            at[i] = larger ? from.first + i * from.step : at[i];                             \
+        }                                                                                    \
+    }                                                                                        \
+                                                                                             \
+    /* All from one pixel, whose index has 32 bits: as wide as f32. */                       \
+    AICF_CLONES static void take_pixel_##s(                                                  \
+        aicf_acc_##s *value, int32_t *at, int32_t pixel, const T *x, int64_t n)              \
+    {                                                                                        \
+        AICF_INDEPENDENT                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            const aicf_acc_##s v = aicf_load_##s(x + i);                                     \
+            const bool larger = (v > value[i]) | (v != v);                                   \
+            value[i] = larger ? v : value[i];                                                \
+            at[i] = larger ? pixel : at[i];                                                  \
+        }                                                                                    \
+    }                                                                                        \
+                                                                                             \
+    static void pixel_with_indices_##s(                                                      \
+        const pool *p, aicf_span rows, aicf_span columns, const T *x, int64_t to, int64_t n) \
+    {                                                                                        \
+        const int64_t width = p->z.size;                                                     \
+        aicf_acc_##s value[LINE];                                                            \
+        int32_t at[LINE];                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            value[i] = -(aicf_acc_##s)INFINITY;                                              \
+            at[i] = (int32_t)(rows.begin * width + columns.begin);                           \
+        }                                                                                    \
+        for (int64_t h = rows.begin; h < rows.end; h++) {                                    \
+            for (int64_t w = columns.begin; w < columns.end; w++) {                          \
+                const int64_t pixel = h * width + w;                                         \
+                take_pixel_##s(value, at, (int32_t)pixel, x + pixel * p->channels, n);       \
+            }                                                                                \
+        }                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            p->indices[to + i] = at[i];                                                      \
+            aicf_store_##s((T *)p->out + to + i, value[i]);                                  \
+        }                                                                                    \
     }
 #else
 #define TAKE(T, s)                                                                         \
@@ -64,6 +99,15 @@ typedef struct place {
             value[i] += aicf_load_##s(x + i * step);                                       \
         }                                                                                  \
     }
+#endif
+
+/* Whether indices are asked for, and have 32 bits. */
+#define NEAR(p) ((p)->indices && (p)->y.size * (p)->z.size <= INT32_MAX)
+
+#if LARGEST
+#define WITH_INDICES(s) pixel_with_indices_##s(p, rows, columns, x, to, n)
+#else
+#define WITH_INDICES(s) (void)0
 #endif
 
 #define POOL(T, s)                                                                            \
@@ -163,6 +207,10 @@ typedef struct place {
         const int64_t to = (image * p->y.outs * p->z.outs + pixel) * p->channels + c;         \
         int64_t *at = p->indices ? p->indices + to : NULL;                                    \
         aicf_acc_##s value[LINE], count = 1;                                                  \
+        if (NEAR(p)) {                                                                        \
+            WITH_INDICES(s);                                                                  \
+            return;                                                                           \
+        }                                                                                     \
         begin_##s(value, n);                                                                  \
         for (int64_t i = 0; at && i < n; i++) {                                               \
             at[i] = rows.begin * width + columns.begin;                                       \
