@@ -20,11 +20,14 @@ from modules.fake_producer import FakeProducer
 
 __all__ = [
     "CUDA", "DTYPES", "FORBIDDEN", "OPS", "Call", "Fake", "Line", "Shim", "aicf_cuda", "aicf_rt",
-    "calls_of", "fake", "module", "shim", "tell",
+    "calls_of", "elementwise", "fake", "module", "shim", "tell",
 ]  # fmt: skip
 
 CUDA = 2
-DTYPES = {"f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "f64": (2, 64), "i8": (0, 8)}
+DTYPES = {
+    "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "f64": (2, 64), "i8": (0, 8), "u8": (1, 8),
+    "i16": (0, 16), "i32": (0, 32), "i64": (0, 64), "bool": (6, 8),
+}  # fmt: skip
 # What a launch must not do: wait, allocate, ask what a capture does not allow.
 FORBIDDEN = re.compile(
     r"cuda(DeviceSynchronize|StreamSynchronize|StreamQuery|Event|StreamWaitEvent|Malloc|Free|"
@@ -135,6 +138,19 @@ OPS = [
 ]  # fmt: skip
 
 
+def elementwise() -> list[str]:
+    """Ops of one out an element, of tensors that all have its shape and dtype."""
+    found = []
+    for op in aicf_cuda.__ops__:
+        row = module(op).capability
+        kernels = set(cuda_kernels(op))
+        tensors = [*(arg for arg in row["args"] if "tensor" in arg), *row["outs"]]
+        alike = all(t["tensor"] == "T" and not t.get("optional") for t in tensors)
+        if alike and kernels in ({"vec", "strided"}, {"flat", "strided"}):
+            found.append(op)
+    return found
+
+
 # ---- calls from rows -----------------------------------------------------------------------------
 
 
@@ -215,7 +231,7 @@ def shape_of(text: str, packs: Packs, dim: int) -> tuple[int, ...]:
 def calls_of(op: str, sizes: Sequence[int] = (3,), dim: int = 64) -> Iterator[Call]:
     """A call for each CUDA kernel and dtype of an op."""
     for kernel, dtypes in cuda_kernels(op).items():
-        for dtype in [d for d in dtypes if d in DTYPES]:
+        for dtype in [d for d in dtypes if d in DTYPES and d != "bool"]:
             call = Call(op, kernel, dtype)
             if dtype[0] in "iu" and any(o["tensor"] != "T" for o in call.row["outs"]):
                 continue  # a sum of integers is an i64

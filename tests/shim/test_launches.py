@@ -31,26 +31,42 @@ def code(text: str) -> str:
 @pytest.mark.promise("A2", "C4")
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**33])
 def test_elements_beyond_32_bits(over: Over, ops: list[str], count: int) -> None:
-    """All elements are covered: threads times what one does, or parts that add up."""
-    over(
+    """All elements are covered: threads times what one does, or parts that add up. Indexes of a
+    launch over views are of 32 bits: of packs of 16 bytes, one a thread, or of elements, four."""
+    told: Any = over(
         code(f"""
-        for op in ("add", "relu", "scale", "copy"):
+        def threads(line):
+            x, y, z = line.three("grid")
+            a, b, c = line.three("block")
+            return x * y * z * a * b * c, a * b * c
+
+        ops = elementwise()
+        for op in ops:
             for call in calls_of(op, ({count},)):
                 shim.reset()
                 assert call.run() is True, call
-                covered = 0
-                for line in check_grids(call):
-                    x, y, z = line.three("grid")
-                    a, b, c = line.three("block")
-                    covered += x * y * z * a * b * c
-                    # Indexes are of 32 bits: of elements, four a thread, or of packs, one a thread.
-                    part = x * y * z * a * b * c
-                    most = 2**31 if "rows" in line.text else 2**29 + 1024
-                    assert call.kernel != "strided" or part <= most, (call, line.text)
-                # A thread does at most 16 elements of a byte, and at least one.
-                assert {count} // 16 <= covered <= 2 * {count} + 4096, (call, covered)
+                lines = check_grids(call)
+                covered = sum(threads(line)[0] for line in lines)
+                pack = 128 // DTYPES[call.dtype][1]
+                if call.kernel != "strided":
+                    # A thread does at least an element and at most a pack, or four that it writes.
+                    most = 4 * pack if op == "fill" else pack
+                    assert {count} // most <= covered <= {count} + 4096, (call, covered)
+                    continue
+                rows = ["rows" in line.words["kernel"] for line in lines]
+                assert all(rows) or not any(rows), call
+                each = pack if rows[0] else 4
+                need = -(-{count} // each)
+                # No more than the last block's rest; a row has one pack more where it is cut.
+                slack = sum(threads(line)[1] + 1 for line in lines)
+                assert need <= covered <= need + slack, (call, need, covered)
+                most = 2**31 - 1 if rows[0] else (2**31 - 1) // 4 + 1
+                for line in lines:
+                    assert threads(line)[0] - threads(line)[1] < most, (call, line.text)
+        tell(ops)
         """)
     )
+    assert len(told) >= 20, told
 
 
 @pytest.mark.promise("A2")
