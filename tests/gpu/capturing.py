@@ -18,6 +18,7 @@ import torch
 from gpu.cases import Case, cases
 
 REPLAYS = 10
+CHECKED = 2  # replays beside the reference; the others beside eager calls alone, to the bit
 AT_ONCE = 4
 
 
@@ -36,9 +37,12 @@ def replay(graph: torch.cuda.CUDAGraph, captured: Sequence[Case]) -> None:
         # Memory that is free to take is not memory that the graph still needs.
         junk = [torch.full((300_000,), float("nan"), device="cuda") for _ in range(4)]
         graph.replay()
-        for case in captured:
+        for case in captured if seed < CHECKED else ():
             case.check()
-            assert case.same(seed), f"{case.name}: replay {seed} differs from an eager call"
+        # Waited for once: other processes have the device meanwhile.
+        differ = torch.stack([case.differs(seed) for case in captured]).tolist()
+        wrong = [case.name for case, other in zip(captured, differ, strict=True) if other]
+        assert not wrong, f"replay {seed} differs from an eager call: {wrong}"
         del junk
 
 

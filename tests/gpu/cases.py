@@ -98,12 +98,14 @@ class Case:
         """What was written is near the reference; NaN where none is wanted fails."""
         self.call.check(self.call.written(), f"{self.kernel} {self.plan}")
 
-    def same(self, seed: int) -> bool:
-        """Whether a call of its own, on the values of that seed, writes the same bits."""
+    def differs(self, seed: int) -> torch.Tensor:
+        """Whether a call of its own, on the values of that seed, writes other bits: a bool on the
+        device, which nothing waits for."""
         other = self.prepare(seed)
         self.run(other)
         pairs = zip(self.written, tensors_of(list(other.written().values())), strict=True)
-        return all(torch.equal(x.nan_to_num(9), y.nan_to_num(9)) for x, y in pairs)
+        found = [(x.nan_to_num(9) != y.nan_to_num(9)).any() for x, y in pairs]
+        return torch.stack(found).any()
 
 
 @functools.lru_cache(maxsize=32)
