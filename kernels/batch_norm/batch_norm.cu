@@ -4,7 +4,8 @@
 // order, so that what is in the L2 is not read again (aicf/cuda/channels.cuh).
 #include <aicf_ops/batch_norm.h>
 
-#include <aicf/cuda/channels.cuh>
+#include <aicf/cuda/channel_maps.cuh>
+#include <aicf/cuda/channel_sums.cuh>
 
 namespace aicf::batch_norm {
 

@@ -10,7 +10,8 @@
 // are read twice, the second time in the opposite order (aicf/cuda/channels.cuh).
 #include <aicf_ops/batch_norm_bwd.h>
 
-#include <aicf/cuda/channels.cuh>
+#include <aicf/cuda/channel_maps.cuh>
+#include <aicf/cuda/channel_sums.cuh>
 
 namespace aicf::batch_norm_bwd {
 

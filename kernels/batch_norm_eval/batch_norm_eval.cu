@@ -3,7 +3,7 @@
 // exactly x; any addresses. The map is that of aicf/cuda/channels.cuh. Bound by bytes.
 #include <aicf_ops/batch_norm_eval.h>
 
-#include <aicf/cuda/channels.cuh>
+#include <aicf/cuda/channel_maps.cuh>
 
 namespace aicf::batch_norm_eval {
 

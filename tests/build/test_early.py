@@ -18,13 +18,13 @@ pytestmark = pytest.mark.guests("nvcc")
 # What is launched early: the file, the first argument of launch_waiting, and for each op that the
 # file is a part of the kernels that this may be.
 REDUCTIONS = ("sum", "mean", "max", "min", "argmax", "extremum_bwd", "bias_add_bwd")
-REDUCE, CHANNELS = "include/aicf/cuda/reduce.cuh", "include/aicf/cuda/channels.cuh"
+REDUCE, MAPS = "include/aicf/cuda/reduce.cuh", "include/aicf/cuda/channel_maps.cuh"
 EARLY = {
     (REDUCE, "j.k.combine"): dict.fromkeys(REDUCTIONS, "combine"),
     (REDUCE, "size == 1 ? j.k.columns : j.k.column_packs"): dict.fromkeys(REDUCTIONS, "columns"),
     (REDUCE, "j.k.shifted"): dict.fromkeys(REDUCTIONS, "shifted"),
     (REDUCE, "size == 1 ? j.k.rows : j.k.row_packs"): dict.fromkeys(REDUCTIONS, "rows"),
-    (CHANNELS, "kernel"): {
+    (MAPS, "kernel"): {
         "batch_norm": "normalise_(packs|elements|last)",
         "batch_norm_bwd": "gradient_(packs|elements|last)",
     },
