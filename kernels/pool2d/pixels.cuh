@@ -9,9 +9,9 @@ namespace aicf::AICF_OP {
 
 using namespace window;
 
-template <typename T> struct pixel_operands {
-    const T *x;
-    T *out;
+struct pixel_operands {
+    const void *x;
+    void *out;
     int64_t *indices;
     axis<int> y, z;
     bool include_pad;
@@ -22,7 +22,7 @@ template <typename T> struct pixel_operands {
 // Windows of kWindow at every second row and column.
 template <typename Reduce, typename T, int kWindow, int kSize>
 __global__ void
-__launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_operands<T> p)
+__launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_operands p)
 {
     constexpr int kRows = 2 * kBands + kWindow - 2;
     uint32_t image = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
@@ -34,7 +34,8 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
     int q = static_cast<int>(take_digit(image, p.columns));
     int band = static_cast<int>(take_digit(image, p.bands)) * kBands;
     int row = 2 * band - p.y.pad, column = 2 * q - p.z.pad;
-    const T *x = p.x + int64_t{image} * p.y.size * p.z.size * channels + pack;
+    const T *x = static_cast<const T *>(p.x);
+    x += int64_t{image} * p.y.size * p.z.size * channels + pack;
 
     lanes<T, kSize> held[kRows][kWindow];
 #pragma unroll
@@ -95,14 +96,14 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
             finish<Reduce, T>(s[b][i], count);
         }
         if (band + b < p.y.outs) {
-            store_outs<Reduce>(p.out + at, p.indices + at, s[b]);
+            store_outs<Reduce>(static_cast<T *>(p.out) + at, p.indices + at, s[b]);
         }
     }
 }
 
 template <typename Reduce, typename T, int kSize>
 __global__ void
-__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
+__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {
@@ -112,7 +113,7 @@ __launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int
     int64_t pack = p.packs.take(image) * kSize;
     int64_t q = p.columns.take(image), o = p.rows.take(image);
     span<int64_t> h = elements_of(p.y, o), w = elements_of(p.z, q);
-    const T *x = p.x + image * p.y.size * p.z.size * channels + pack;
+    const T *x = static_cast<const T *>(p.x) + image * p.y.size * p.z.size * channels + pack;
 
     typename Reduce::state s[kSize];
 #pragma unroll
@@ -127,7 +128,7 @@ __launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int
     for (int i = 0; i < kSize; i++) {
         finish<Reduce, T>(s[i], count);
     }
-    store_outs<Reduce>(p.out + to, p.indices + to, s);
+    store_outs<Reduce>(static_cast<T *>(p.out) + to, p.indices + to, s);
 }
 
 } // namespace aicf::AICF_OP

@@ -18,9 +18,9 @@ constexpr int kResident = 4;
 
 // ---- planes, in pairs ---------------------------------------------------------------------------
 
-template <typename T> struct plane_operands {
-    const T *x;
-    T *out;
+struct plane_operands {
+    const void *x;
+    void *out;
     int64_t *indices;
     axis<int> y, z; // rows and columns
     bool include_pad;
@@ -48,7 +48,7 @@ reduce_row(const float (&x)[kSize], float left, int at, typename Reduce::state (
 
 template <typename Reduce, typename T, int kWindow, int kSize>
 __global__ void
-__launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands<T> p)
+__launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands p)
 {
     constexpr int kPad = kWindow - 2, kOuts = kSize / 2, kRows = 2 * kBands + kPad;
     uint32_t thread = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
@@ -57,7 +57,7 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
     int pack = static_cast<int>(take_digit(plane, p.packs));
     int band = static_cast<int>(take_digit(plane, p.bands)) * kBands;
     int width = p.z.size, row = 2 * band - kPad, lane = threadIdx.x % kWarp;
-    const T *x = p.x + int64_t{plane} * p.y.size * width + pack * kSize;
+    const T *x = static_cast<const T *>(p.x) + int64_t{plane} * p.y.size * width + pack * kSize;
 
     lanes<T, kSize> held[kRows];
     lanes<T, 1> beside[kRows];
@@ -102,16 +102,17 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             finish<Reduce, T>(s[o], share_of(p.y, band + b, p.z, pack * kOuts + o, p.include_pad));
         }
         if (mine && band + b < p.y.outs) {
-            store_outs<Reduce>(p.out + to + b * p.z.outs, p.indices + to + b * p.z.outs, s);
+            store_outs<Reduce>(
+                static_cast<T *>(p.out) + to + b * p.z.outs, p.indices + to + b * p.z.outs, s);
         }
     }
 }
 
 // ---- planes, any window -------------------------------------------------------------------------
 
-template <typename T, typename Index> struct any_operands {
-    const T *x;
-    T *out;
+template <typename Index> struct any_operands {
+    const void *x;
+    void *out;
     int64_t *indices;
     axis<Index> y, z;
     bool include_pad;
@@ -170,7 +171,7 @@ take_rows(
 // Windows of up to kWindow squared at once; of 0, any, four elements of a row at once.
 template <typename Reduce, typename T, typename Index, int kWindow>
 __global__ void
-__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<T, Index> p)
+__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<Index> p)
 {
     constexpr int kRows = kWindow > 0 ? kWindow : 1, kColumns = kWindow > 0 ? kWindow : 4;
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
@@ -181,14 +182,14 @@ __launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operand
     Index q = static_cast<Index>(p.columns.take(plane));
     Index o = static_cast<Index>(p.rows.take(plane));
     span<Index> h = elements_of(p.y, o), w = elements_of(p.z, q);
-    const T *x = p.x + plane * p.y.size * p.z.size;
+    const T *x = static_cast<const T *>(p.x) + plane * p.y.size * p.z.size;
 
     typename Reduce::state s[1] = {Reduce::start(h.begin * p.z.size + w.begin)};
     for (Index row = h.begin; row < h.end; row += kRows) {
         take_rows<Reduce, kRows, kColumns>(s, x, Index{1}, p.z, row, h, w);
     }
     finish<Reduce, T>(s[0], share_of(p.y, o, p.z, q, p.include_pad));
-    store_outs<Reduce>(p.out + thread, p.indices + thread, s);
+    store_outs<Reduce>(static_cast<T *>(p.out) + thread, p.indices + thread, s);
 }
 
 } // namespace aicf::AICF_OP

@@ -26,9 +26,25 @@ namespace aicf::AICF_OP {
 // no more blocks than multiprocessors.
 constexpr int64_t kFew = 1 << 18;
 
-// How windows are reduced, and how many elements a thread loads at once: two indices of a row are
-// one access, and four are two.
-template <typename T, bool kIndices> struct kinds {
+// ---- kernels ------------------------------------------------------------------------------------
+
+// The kernels of one dtype, with indices or without. What plans their launches knows that by the
+// bytes of an element alone, and so is compiled once for all.
+struct kernels {
+    int item, size;                    // bytes of an element, elements that a thread loads at once
+    void (*pairs[2])(plane_operands);  // of windows of 2, of 3
+    void (*few)(any_operands<int>);    // of windows of up to 3 x 3
+    void (*narrow)(any_operands<int>); // of any, in 32 bits
+    void (*wide)(any_operands<int64_t>); // of any
+    void (*pixels[2])(pixel_operands);
+    void (*any_pixels[2])(any_operands<int64_t>); // by channels, by packs of them
+};
+
+// How windows are reduced. Two indices of a row are one access, and four are two.
+template <typename T, bool kIndices>
+kernels
+kernels_of()
+{
 #if LARGEST
     using narrow = std::conditional_t<kIndices, largest_at<int>, largest>;
     using wide = std::conditional_t<kIndices, largest_at<int64_t>, largest>;
@@ -36,157 +52,128 @@ template <typename T, bool kIndices> struct kinds {
     using narrow = total;
     using wide = total;
 #endif
-    static constexpr int kSize = kIndices ? 4 : kPackSize<T>;
-};
+    constexpr int kSize = kIndices ? 4 : kPackSize<T>;
+    return {
+        sizeof(T),
+        kSize,
+        {pairs<narrow, T, 2, kSize>, pairs<narrow, T, 3, kSize>},
+        element<narrow, T, int, 3>,
+        element<narrow, T, int, 0>,
+        element<wide, T, int64_t, 0>,
+        {pixels<narrow, T, 2, kSize>, pixels<narrow, T, 3, kSize>},
+        {any_pixels<wide, T, 1>, any_pixels<wide, T, kSize>}};
+}
 
-template <typename T> struct tensors {
-    const T *x;
-    T *out;
+// What one call is about.
+struct job {
+    const kernels &k;
+    problem p;
+    const void *x;
+    void *out;
     int64_t *indices; // NULL: not asked for
+    aicf_stream stream;
 
-    // x and out where accesses of so many elements are aligned.
+    // Whether accesses of so many elements of x and of out are aligned.
     bool aligned_for(int of_x, int of_out) const
     {
-        int64_t size = static_cast<int64_t>(sizeof(T));
-        return aligned(x, size * of_x) && aligned(out, size * of_out) && aligned(indices, 16);
+        return aligned(x, k.item * of_x) && aligned(out, k.item * of_out) && aligned(indices, 16);
     }
 
-    tensors from(int64_t x_elements, int64_t outs) const
+    // The same from so many elements and outs on.
+    template <typename Operands> void place(Operands *o, int64_t elements, int64_t outs) const
     {
-        return {x + x_elements, out + outs, indices ? indices + outs : nullptr};
+        o->x = static_cast<const char *>(x) + elements * k.item;
+        o->out = static_cast<char *>(out) + outs * k.item;
+        o->indices = indices ? indices + outs : nullptr;
+        o->include_pad = p.include_pad;
     }
 };
 
-template <typename T, bool kIndices, int kWindow>
-aicf_status
-launch_pairs(const problem &p, const tensors<T> &t, aicf_stream stream)
+// ---- launches -----------------------------------------------------------------------------------
+
+inline aicf_status
+launch_pairs(const job &j)
 {
-    constexpr int kSize = kinds<T, kIndices>::kSize;
-    int64_t packs = p.x.size / kSize, bands = ceil_div(p.y.outs, kBands);
+    const problem &p = j.p;
+    int64_t packs = p.x.size / j.k.size, bands = ceil_div(p.y.outs, kBands);
     return in_parts(p.images * p.channels, packs * bands, [&](int64_t first, int64_t count) {
-        tensors<T> part = t.from(first * p.y.size * p.x.size, first * p.y.outs * p.x.outs);
         int64_t threads = count * packs * bands;
-        plane_operands<T> o = {
-            part.x,
-            part.out,
-            part.indices,
-            axis_of<int>(p.y),
-            axis_of<int>(p.x),
-            p.include_pad,
-            divider_of(packs),
-            divider_of(bands),
-            static_cast<uint32_t>(threads)};
-        return launch(
-            pairs<typename kinds<T, kIndices>::narrow, T, kWindow, kSize>, blocks_of(threads),
-            kBlock, 0, stream, o);
+        plane_operands o = {};
+        j.place(&o, first * p.y.size * p.x.size, first * p.y.outs * p.x.outs);
+        o.y = axis_of<int>(p.y);
+        o.z = axis_of<int>(p.x);
+        o.packs = divider_of(packs);
+        o.bands = divider_of(bands);
+        o.threads = static_cast<uint32_t>(threads);
+        return launch(j.k.pairs[p.x.window - 2], blocks_of(threads), kBlock, 0, j.stream, o);
     });
 }
 
-template <typename Reduce, typename T, typename Index, int kWindow>
+// `packs`: of channels, where those lie last.
+template <typename Index>
 aicf_status
-launch_elements(const problem &p, const tensors<T> &t, aicf_stream stream)
+launch_any(const job &j, void (*kernel)(any_operands<Index>), int64_t packs, int64_t threads)
 {
+    const problem &p = j.p;
+    any_operands<Index> o = {};
+    j.place(&o, 0, 0);
+    o.y = axis_of<Index>(p.y);
+    o.z = axis_of<Index>(p.x);
+    o.packs = packs ? digits_of(packs, threads) : digits{};
+    o.columns = digits_of(p.x.outs, threads);
+    o.rows = digits_of(p.y.outs, threads);
+    o.threads = threads;
+    return launch(kernel, blocks_of(threads), kBlock, 0, j.stream, o);
+}
+
+inline aicf_status
+launch_planes(const job &j)
+{
+    const problem &p = j.p;
+    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % j.k.size == 0 && p.x.outs == p.x.size / 2 &&
+        j.aligned_for(j.k.size, j.k.size / 2)) {
+        return launch_pairs(j);
+    }
     int64_t threads = p.images * p.channels * p.y.outs * p.x.outs;
-    any_operands<T, Index> o = {
-        t.x,
-        t.out,
-        t.indices,
-        axis_of<Index>(p.y),
-        axis_of<Index>(p.x),
-        p.include_pad,
-        {},
-        digits_of(p.x.outs, threads),
-        digits_of(p.y.outs, threads),
-        threads};
-    return launch(element<Reduce, T, Index, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
+    if (!is_narrow(p, 1)) {
+        return launch_any(j, j.k.wide, 0, threads);
+    }
+    return launch_any(j, p.y.window <= 3 && p.x.window <= 3 ? j.k.few : j.k.narrow, 0, threads);
 }
 
-template <typename T, bool kIndices>
-aicf_status
-launch_planes(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_pixels(const job &j)
 {
-    constexpr int kSize = kinds<T, kIndices>::kSize;
-    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % kSize == 0 && p.x.outs == p.x.size / 2 &&
-        t.aligned_for(kSize, kSize / 2)) {
-        return p.x.window == 2 ? launch_pairs<T, kIndices, 2>(p, t, stream)
-                               : launch_pairs<T, kIndices, 3>(p, t, stream);
-    }
-    bool narrow = is_narrow(p, 1);
-    if (narrow && p.y.window <= 3 && p.x.window <= 3) {
-        return launch_elements<typename kinds<T, kIndices>::narrow, T, int, 3>(p, t, stream);
-    }
-    return narrow ? launch_elements<typename kinds<T, kIndices>::narrow, T, int, 0>(p, t, stream)
-                  : launch_elements<typename kinds<T, kIndices>::wide, T, int64_t, 0>(p, t, stream);
-}
-
-template <typename T, bool kIndices, int kWindow>
-aicf_status
-launch_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
-{
-    constexpr int kSize = kinds<T, kIndices>::kSize;
-    int64_t packs = p.channels / kSize, bands = ceil_div(p.y.outs, kBands);
+    const problem &p = j.p;
+    int64_t packs = p.channels / j.k.size, bands = ceil_div(p.y.outs, kBands);
     return in_parts(p.images, packs * p.x.outs * bands, [&](int64_t first, int64_t count) {
-        tensors<T> part = t.from(
-            first * p.channels * p.y.size * p.x.size, first * p.channels * p.y.outs * p.x.outs);
-        int64_t threads = count * packs * p.x.outs * bands;
-        pixel_operands<T> o = {
-            part.x,
-            part.out,
-            part.indices,
-            axis_of<int>(p.y),
-            axis_of<int>(p.x),
-            p.include_pad,
-            divider_of(packs),
-            divider_of(p.x.outs),
-            divider_of(bands),
-            static_cast<uint32_t>(threads)};
-        return launch(
-            pixels<typename kinds<T, kIndices>::narrow, T, kWindow, kSize>, blocks_of(threads),
-            kBlock, 0, stream, o);
+        int64_t threads = count * packs * p.x.outs * bands, images = first * p.channels;
+        pixel_operands o = {};
+        j.place(&o, images * p.y.size * p.x.size, images * p.y.outs * p.x.outs);
+        o.y = axis_of<int>(p.y);
+        o.z = axis_of<int>(p.x);
+        o.packs = divider_of(packs);
+        o.columns = divider_of(p.x.outs);
+        o.bands = divider_of(bands);
+        o.threads = static_cast<uint32_t>(threads);
+        return launch(j.k.pixels[p.x.window - 2], blocks_of(threads), kBlock, 0, j.stream, o);
     });
 }
 
-template <typename T, bool kIndices, int kSize>
-aicf_status
-launch_any_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_nhwc(const job &j)
 {
-    int64_t packs = p.channels / kSize;
-    int64_t threads = p.images * p.y.outs * p.x.outs * packs;
-    any_operands<T, int64_t> o = {
-        t.x,
-        t.out,
-        t.indices,
-        p.y,
-        p.x,
-        p.include_pad,
-        digits_of(packs, threads),
-        digits_of(p.x.outs, threads),
-        digits_of(p.y.outs, threads),
-        threads};
-    return launch(
-        any_pixels<typename kinds<T, kIndices>::wide, T, kSize>, blocks_of(threads), kBlock, 0,
-        stream, o);
-}
-
-template <typename T, bool kIndices>
-aicf_status
-launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
-{
-    constexpr int kSize = kinds<T, kIndices>::kSize;
-    if (p.channels % kSize != 0 || !t.aligned_for(kSize, kSize)) {
-        return launch_any_pixels<T, kIndices, 1>(p, t, stream);
+    const problem &p = j.p;
+    int64_t outs = p.images * p.y.outs * p.x.outs;
+    bool packed = p.channels % j.k.size == 0 && j.aligned_for(j.k.size, j.k.size);
+    bool pairs = (p.x.window == 2 || p.x.window == 3) && p.y.window == p.x.window &&
+                 p.y.stride == 2 && p.x.stride == 2;
+    if (packed && pairs && is_narrow(p, p.channels)) {
+        return launch_pixels(j);
     }
-    bool pairs =
-        p.y.window == p.x.window && p.y.stride == 2 && p.x.stride == 2 && is_narrow(p, p.channels);
-    if (pairs && p.x.window == 2) {
-        return launch_pixels<T, kIndices, 2>(p, t, stream);
-    }
-    if (pairs && p.x.window == 3) {
-        return launch_pixels<T, kIndices, 3>(p, t, stream);
-    }
-    return p.images * p.y.outs * p.x.outs * p.channels < kFew
-               ? launch_any_pixels<T, kIndices, 1>(p, t, stream)
-               : launch_any_pixels<T, kIndices, kSize>(p, t, stream);
+    packed = packed && outs * p.channels >= kFew;
+    int64_t packs = packed ? p.channels / j.k.size : p.channels;
+    return launch_any(j, j.k.any_pixels[packed], packs, outs * packs);
 }
 
 } // namespace aicf::AICF_OP
@@ -203,10 +190,9 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
     {                                                                                              \
         using namespace aicf::AICF_OP;                                                             \
         using D = aicf::device_t<T>;                                                               \
+        kernels k = indices ? kernels_of<D, true>() : kernels_of<D, false>();                      \
         problem p = problem_of(N, C, {H, W}, {P, Q}, window, stride, pad, false);                  \
-        tensors<D> t = {aicf::device(x), aicf::device(out), indices};                              \
-        return indices ? launch_##kernel<D, true>(p, t, stream)                                    \
-                       : launch_##kernel<D, false>(p, t, stream);                                  \
+        return launch_##kernel({k, p, x, out, indices, stream});                                   \
     }
 #else
 #define LAUNCH(T, s, kernel)                                                                  \
@@ -216,10 +202,9 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
         const int64_t pad[2], bool, bool count_include_pad, aicf_stream stream)               \
     {                                                                                         \
         using namespace aicf::AICF_OP;                                                        \
-        using D = aicf::device_t<T>;                                                          \
+        kernels k = kernels_of<aicf::device_t<T>, false>();                                   \
         problem p = problem_of(N, C, {H, W}, {P, Q}, window, stride, pad, count_include_pad); \
-        tensors<D> t = {aicf::device(x), aicf::device(out), nullptr};                         \
-        return launch_##kernel<D, false>(p, t, stream);                                       \
+        return launch_##kernel({k, p, x, out, nullptr, stream});                              \
     }
 #endif
 
