@@ -9,10 +9,10 @@ namespace aicf::AICF_OP {
 
 using namespace window;
 
-template <typename T> struct pixel_operands {
-    const T *gy;
+struct pixel_operands {
+    const void *gy;
     const int64_t *indices;
-    T *gx;
+    void *gx;
     axis<int> y, z;
     bool include_pad;
     divider packs, columns, rows; // of channels, of pairs of elements
@@ -56,7 +56,7 @@ template <typename T> struct channels {
 
 template <typename T, int kWindow>
 __global__ void
-__launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_operands<T> p)
+__launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_operands p)
 {
     constexpr int kSide = kWindow - 1; // windows that two elements lie in
     uint32_t image = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
@@ -75,7 +75,8 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 #pragma unroll
         for (int c = 0; c < kSide; c++) {
             bool inside = o + r < p.y.outs && q + c < p.z.outs;
-            held[r][c].load(p.gy, p.indices, from + (r * p.z.outs + c) * width, inside);
+            held[r][c].load(
+                static_cast<const T *>(p.gy), p.indices, from + (r * p.z.outs + c) * width, inside);
         }
     }
 
@@ -103,14 +104,16 @@ __launch_bounds__(kBlock, kResident - 1) pixels(const __grid_constant__ pixel_op
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if (2 * o + i / 2 < p.y.size && 2 * q + i % 2 < p.z.size) {
-            store_lanes(p.gx + to + (i / 2 * p.z.size + i % 2) * width, sum[i / 2][i % 2]);
+            store_lanes(
+                static_cast<T *>(p.gx) + to + (i / 2 * p.z.size + i % 2) * width,
+                sum[i / 2][i % 2]);
         }
     }
 }
 
 template <typename T, int kEach>
 __global__ void
-__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int64_t> p)
+__launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<int64_t> p)
 {
     int64_t image = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (image >= p.threads) {
@@ -127,7 +130,7 @@ __launch_bounds__(kBlock) any_pixels(const __grid_constant__ any_operands<T, int
     for (int64_t o = rows.begin; o < rows.end; o++) {
         add_windows<T, 1, 2>(sum, p, from, width, o, rows, columns, at);
     }
-    store_lanes(p.gx + to, sum);
+    store_lanes(static_cast<T *>(p.gx) + to, sum);
 }
 
 } // namespace aicf::AICF_OP

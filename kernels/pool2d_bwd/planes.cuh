@@ -27,10 +27,10 @@ narrow_index(int64_t at)
 
 // ---- planes, in pairs ---------------------------------------------------------------------------
 
-template <typename T> struct plane_operands {
-    const T *gy;
+struct plane_operands {
+    const void *gy;
     const int64_t *indices;
-    T *gx;
+    void *gx;
     axis<int> y, z; // rows and columns
     bool include_pad;
     divider packs, bands; // of a row, of a plane
@@ -51,7 +51,7 @@ template <int kCount> struct windows {
 
 template <typename T, int kWindow>
 __global__ void
-__launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands<T> p)
+__launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands p)
 {
     constexpr int kOuts = kSize<T> / 2, kMore = kWindow - 2, kRows = kBands + kMore;
     uint32_t thread = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
@@ -73,7 +73,7 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
         beside[r].fill(0);
         at_beside[r] = -1;
         if (inside) {
-            held[r].load(p.gy + from + r * p.z.outs);
+            held[r].load(static_cast<const T *>(p.gy) + from + r * p.z.outs);
         }
         if constexpr (kLargest) {
 #pragma unroll
@@ -85,7 +85,7 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             }
         }
         if (kMore == 1 && lane == kWarp - 1 && !last && inside) {
-            beside[r].load(p.gy + from + r * p.z.outs + kOuts);
+            beside[r].load(static_cast<const T *>(p.gy) + from + r * p.z.outs + kOuts);
             if constexpr (kLargest) {
                 at_beside[r] = p.indices[from + r * p.z.outs + kOuts];
             }
@@ -135,17 +135,18 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
             }
         }
         if (mine && h < p.y.size) {
-            store_lanes(p.gx + (int64_t{plane} * p.y.size + h) * p.z.size + w, sum);
+            store_lanes(
+                static_cast<T *>(p.gx) + (int64_t{plane} * p.y.size + h) * p.z.size + w, sum);
         }
     }
 }
 
 // ---- planes, any window -------------------------------------------------------------------------
 
-template <typename T, typename Index> struct any_operands {
-    const T *gy;
+template <typename Index> struct any_operands {
+    const void *gy;
     const int64_t *indices;
-    T *gx;
+    void *gx;
     axis<Index> y, z;
     bool include_pad;
     digits packs, columns, rows; // of elements; packs: of channels, in nhwc
@@ -173,7 +174,7 @@ windows_of(const axis<Index> &a, const digits &stride, Index i)
 template <typename T, int kRows, int kColumns, int kEach, typename Index>
 __device__ inline void
 add_windows(
-    float (&sum)[kEach], const any_operands<T, Index> &p, int64_t from, Index pitch, Index row,
+    float (&sum)[kEach], const any_operands<Index> &p, int64_t from, Index pitch, Index row,
     span<Index> rows, span<Index> columns, int64_t at)
 {
     for (Index column = columns.begin; column < columns.end; column += kColumns) {
@@ -190,7 +191,7 @@ add_windows(
                     index[r][c][i] = -1;
                 }
                 if (row + r < rows.end && column + c < columns.end) {
-                    held[r][c].load(p.gy + window);
+                    held[r][c].load(static_cast<const T *>(p.gy) + window);
                     if constexpr (kLargest) {
                         load_indices(p.indices + window, index[r][c]);
                     }
@@ -223,7 +224,7 @@ add_windows(
 // Elements in up to kMost squared windows, which are met at once; of 0, any, four of a row at once.
 template <typename T, typename Index, int kMost>
 __global__ void
-__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<T, Index> p)
+__launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operands<Index> p)
 {
     constexpr int kRows = kMost > 0 ? kMost : 1, kColumns = kMost > 0 ? kMost : 4;
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
@@ -240,7 +241,7 @@ __launch_bounds__(kBlock, kResident) element(const __grid_constant__ any_operand
     for (Index o = rows.begin; o < rows.end; o += kRows) {
         add_windows<T, kRows, kColumns>(sum, p, from, Index{1}, o, rows, columns, at);
     }
-    store_lanes(p.gx + thread, sum);
+    store_lanes(static_cast<T *>(p.gx) + thread, sum);
 }
 
 } // namespace aicf::AICF_OP

@@ -5,8 +5,7 @@
 //            thread loads the windows of a pack, and takes the one to the right from the next lane;
 //            `element`, any other: a thread an element.
 //   nhwc     channels last: a thread makes a pack of channels, of one element or, of windows of 2
-//   or
-//            3 at every second element, of the four that share the same windows.
+//            or 3 at every second element, of the four that share the same windows.
 // Bound by bytes.
 #define HEADER_OF(op) <aicf_ops/op.h>
 #define HEADER(op) HEADER_OF(op)
@@ -22,130 +21,145 @@
 
 namespace aicf::AICF_OP {
 
-template <typename T> struct tensors {
-    const T *gy;
-    const int64_t *indices; // NULL: of a mean
-    T *gx;
+// ---- kernels ------------------------------------------------------------------------------------
 
-    // gy and gx where accesses of so many elements are aligned.
+// The kernels of one dtype. What plans their launches knows that by the bytes of an element alone,
+// and so is compiled once for all.
+struct kernels {
+    int item, size;                    // bytes of an element, elements that a thread stores at once
+    void (*pairs[2])(plane_operands);  // of windows of 2, of 3
+    void (*few)(any_operands<int>);    // of elements in up to 3 x 3 windows
+    void (*narrow)(any_operands<int>); // of any, in 32 bits
+    void (*wide)(any_operands<int64_t>); // of any
+    void (*pixels[2])(pixel_operands);
+    void (*any_pixels[2])(any_operands<int64_t>); // by channels, by packs of them
+};
+
+template <typename T>
+kernels
+kernels_of()
+{
+    return {
+        sizeof(T),
+        kSize<T>,
+        {pairs<T, 2>, pairs<T, 3>},
+        element<T, int, 3>,
+        element<T, int, 0>,
+        element<T, int64_t, 0>,
+        {pixels<T, 2>, pixels<T, 3>},
+        {any_pixels<T, 1>, any_pixels<T, kSize<T>>}};
+}
+
+// What one call is about.
+struct job {
+    const kernels &k;
+    problem p;
+    const void *gy;
+    const int64_t *indices; // NULL: of a mean
+    void *gx;
+    aicf_stream stream;
+
+    // Whether accesses of so many elements of gy and of gx are aligned.
     bool aligned_for(int of_gy, int of_gx) const
     {
-        int64_t size = static_cast<int64_t>(sizeof(T));
-        return aligned(gy, size * of_gy) && aligned(gx, size * of_gx) && aligned(indices, 16);
+        return aligned(gy, k.item * of_gy) && aligned(gx, k.item * of_gx) && aligned(indices, 16);
     }
 
-    tensors from(int64_t outs, int64_t elements) const
+    // The same from so many windows and elements on.
+    template <typename Operands> void place(Operands *o, int64_t windows, int64_t elements) const
     {
-        return {gy + outs, indices ? indices + outs : nullptr, gx + elements};
+        o->gy = static_cast<const char *>(gy) + windows * k.item;
+        o->indices = indices ? indices + windows : nullptr;
+        o->gx = static_cast<char *>(gx) + elements * k.item;
+        o->include_pad = p.include_pad;
     }
 };
 
-template <typename Index, typename T>
-any_operands<T, Index>
-any_of(const problem &p, const tensors<T> &t, int64_t packs, int64_t threads)
+// ---- launches -----------------------------------------------------------------------------------
+
+// `packs`: of channels, where those lie last, else 1.
+template <typename Index>
+aicf_status
+launch_any(const job &j, void (*kernel)(any_operands<Index>), int64_t packs, int64_t threads)
 {
-    axis<Index> y = axis_of<Index>(p.y), x = axis_of<Index>(p.x);
-    int64_t rows = p.y.size + p.y.pad, columns = p.x.size + p.x.pad;
-    return {
-        t.gy,
-        t.indices,
-        t.gx,
-        y,
-        x,
-        p.include_pad,
-        digits_of(packs, threads),
-        digits_of(p.x.size, threads),
-        digits_of(p.y.size, threads),
-        digits_of(y.stride, rows),
-        digits_of(x.stride, columns),
-        threads};
+    const problem &p = j.p;
+    any_operands<Index> o = {};
+    j.place(&o, 0, 0);
+    o.y = axis_of<Index>(p.y);
+    o.z = axis_of<Index>(p.x);
+    o.packs = digits_of(packs, threads);
+    o.columns = digits_of(p.x.size, threads);
+    o.rows = digits_of(p.y.size, threads);
+    o.y_stride = digits_of(o.y.stride, p.y.size + p.y.pad);
+    o.z_stride = digits_of(o.z.stride, p.x.size + p.x.pad);
+    o.threads = threads;
+    return launch(kernel, blocks_of(threads), kBlock, 0, j.stream, o);
 }
 
-template <typename T, typename Index, int kMost>
-aicf_status
-launch_elements(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_pairs(const job &j)
 {
-    int64_t threads = p.images * p.channels * p.y.size * p.x.size;
-    return launch(
-        element<T, Index, kMost>, blocks_of(threads), kBlock, 0, stream,
-        any_of<Index>(p, t, 1, threads));
-}
-
-template <typename T, int kWindow>
-aicf_status
-launch_pairs(const problem &p, const tensors<T> &t, aicf_stream stream)
-{
-    int64_t packs = p.x.size / kSize<T>, bands = ceil_div(p.y.size, 2 * kBands);
+    const problem &p = j.p;
+    int64_t packs = p.x.size / j.k.size, bands = ceil_div(p.y.size, 2 * kBands);
     return in_parts(p.images * p.channels, packs * bands, [&](int64_t first, int64_t count) {
-        tensors<T> part = t.from(first * p.y.outs * p.x.outs, first * p.y.size * p.x.size);
         int64_t threads = count * packs * bands;
-        plane_operands<T> o = {
-            part.gy,           part.indices,      part.gx,
-            axis_of<int>(p.y), axis_of<int>(p.x), p.include_pad,
-            divider_of(packs), divider_of(bands), static_cast<uint32_t>(threads)};
-        return launch(pairs<T, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
+        plane_operands o = {};
+        j.place(&o, first * p.y.outs * p.x.outs, first * p.y.size * p.x.size);
+        o.y = axis_of<int>(p.y);
+        o.z = axis_of<int>(p.x);
+        o.packs = divider_of(packs);
+        o.bands = divider_of(bands);
+        o.threads = static_cast<uint32_t>(threads);
+        return launch(j.k.pairs[p.x.window - 2], blocks_of(threads), kBlock, 0, j.stream, o);
     });
 }
 
-template <typename T>
-aicf_status
-launch_planes(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_planes(const job &j)
 {
-    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % kSize<T> == 0 && p.x.outs == p.x.size / 2 &&
-        t.aligned_for(kSize<T> / 2, kSize<T>)) {
-        return p.x.window == 2 ? launch_pairs<T, 2>(p, t, stream)
-                               : launch_pairs<T, 3>(p, t, stream);
+    const problem &p = j.p;
+    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % j.k.size == 0 && p.x.outs == p.x.size / 2 &&
+        j.aligned_for(j.k.size / 2, j.k.size)) {
+        return launch_pairs(j);
     }
+    int64_t threads = p.images * p.channels * p.y.size * p.x.size;
     if (!is_narrow(p, 1)) {
-        return launch_elements<T, int64_t, 0>(p, t, stream);
+        return launch_any(j, j.k.wide, 1, threads);
     }
     bool few = ceil_div(p.y.window, p.y.stride) <= 3 && ceil_div(p.x.window, p.x.stride) <= 3;
-    return few ? launch_elements<T, int, 3>(p, t, stream)
-               : launch_elements<T, int, 0>(p, t, stream);
+    return launch_any(j, few ? j.k.few : j.k.narrow, 1, threads);
 }
 
-template <typename T, int kWindow>
-aicf_status
-launch_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_pixels(const job &j)
 {
-    int64_t packs = p.channels / kSize<T>;
+    const problem &p = j.p;
+    int64_t packs = p.channels / j.k.size;
     int64_t columns = ceil_div(p.x.size, 2), rows = ceil_div(p.y.size, 2);
     return in_parts(p.images, packs * columns * rows, [&](int64_t first, int64_t count) {
-        tensors<T> part = t.from(
-            first * p.channels * p.y.outs * p.x.outs, first * p.channels * p.y.size * p.x.size);
-        int64_t threads = count * packs * columns * rows;
-        pixel_operands<T> o = {part.gy,           part.indices,
-                               part.gx,           axis_of<int>(p.y),
-                               axis_of<int>(p.x), p.include_pad,
-                               divider_of(packs), divider_of(columns),
-                               divider_of(rows),  static_cast<uint32_t>(threads)};
-        return launch(pixels<T, kWindow>, blocks_of(threads), kBlock, 0, stream, o);
+        int64_t threads = count * packs * columns * rows, images = first * p.channels;
+        pixel_operands o = {};
+        j.place(&o, images * p.y.outs * p.x.outs, images * p.y.size * p.x.size);
+        o.y = axis_of<int>(p.y);
+        o.z = axis_of<int>(p.x);
+        o.packs = divider_of(packs);
+        o.columns = divider_of(columns);
+        o.rows = divider_of(rows);
+        o.threads = static_cast<uint32_t>(threads);
+        return launch(j.k.pixels[p.x.window - 2], blocks_of(threads), kBlock, 0, j.stream, o);
     });
 }
 
-template <typename T, int kEach>
-aicf_status
-launch_any_pixels(const problem &p, const tensors<T> &t, aicf_stream stream)
+inline aicf_status
+launch_nhwc(const job &j)
 {
-    int64_t packs = p.channels / kEach;
-    int64_t threads = p.images * p.y.size * p.x.size * packs;
-    return launch(
-        any_pixels<T, kEach>, blocks_of(threads), kBlock, 0, stream,
-        any_of<int64_t>(p, t, packs, threads));
-}
-
-template <typename T>
-aicf_status
-launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
-{
-    if (p.channels % kSize<T> != 0 || !t.aligned_for(kSize<T>, kSize<T>)) {
-        return launch_any_pixels<T, 1>(p, t, stream);
+    const problem &p = j.p;
+    bool packed = p.channels % j.k.size == 0 && j.aligned_for(j.k.size, j.k.size);
+    if (packed && in_pairs(p) && is_narrow(p, p.channels)) {
+        return launch_pixels(j);
     }
-    if (in_pairs(p) && is_narrow(p, p.channels)) {
-        return p.x.window == 2 ? launch_pixels<T, 2>(p, t, stream)
-                               : launch_pixels<T, 3>(p, t, stream);
-    }
-    return launch_any_pixels<T, kSize<T>>(p, t, stream);
+    int64_t packs = packed ? p.channels / j.k.size : p.channels;
+    return launch_any(j, j.k.any_pixels[packed], packs, p.images * p.y.size * p.x.size * packs);
 }
 
 } // namespace aicf::AICF_OP
@@ -161,10 +175,9 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
         const int64_t pad[2], aicf_stream stream)                                                 \
     {                                                                                             \
         using namespace aicf::AICF_OP;                                                            \
-        using D = aicf::device_t<T>;                                                              \
+        kernels k = kernels_of<aicf::device_t<T>>();                                              \
         problem p = problem_of(N, C, {H, W}, {P, Q}, window, stride, pad, false);                 \
-        tensors<D> t = {aicf::device(gy), indices, aicf::device(gx)};                             \
-        return launch_##kernel<D>(p, t, stream);                                                  \
+        return launch_##kernel({k, p, gy, indices, gx, stream});                                  \
     }
 #else
 #define LAUNCH(T, s, kernel)                                                                  \
@@ -174,10 +187,9 @@ launch_nhwc(const problem &p, const tensors<T> &t, aicf_stream stream)
         const int64_t pad[2], bool count_include_pad, aicf_stream stream)                     \
     {                                                                                         \
         using namespace aicf::AICF_OP;                                                        \
-        using D = aicf::device_t<T>;                                                          \
+        kernels k = kernels_of<aicf::device_t<T>>();                                          \
         problem p = problem_of(N, C, {H, W}, {P, Q}, window, stride, pad, count_include_pad); \
-        tensors<D> t = {aicf::device(gy), nullptr, aicf::device(gx)};                         \
-        return launch_##kernel<D>(p, t, stream);                                              \
+        return launch_##kernel({k, p, gy, nullptr, gx, stream});                              \
     }
 #endif
 
