@@ -142,6 +142,7 @@ class Row:
                 dims[name] = tuple(rng.choice((n, n, 1)) for n in shared)[rng.choice((0, 0, 1)) :]
         counts = {d["name"]: rng.choice((0, 1, 2, 3)) for d in self.said["dims"] if d["list"]}
         values = {a["name"]: self.value(a, rng) for a in self.attributes}
+        self.follow(dims, values, rng)
         shapes: Shapes = []
         for p in self.inputs:
             if p["optional"] and rng.random() < 0.4:
@@ -156,6 +157,14 @@ class Row:
         if rng.random() < 0.5:
             self.spoil(shapes, rng)
         return Call(shapes, values)
+
+    def follow(self, dims: dict[str, Any], values: Mapping[str, Any], rng: random.Random) -> None:
+        """Mostly, P is what the row computes as P0."""
+        for d in self.said["dims"]:
+            name = d["name"].removesuffix("0")
+            if d["value"] and name != d["name"] and name in dims and rng.random() < 0.7:
+                known = {**dims, **values, "_e": self.evaluate["_e"]}
+                (dims[name],) = self.item({"kind": "VALUE", "python": d["value"]}, known)
 
     def shape(
         self,

@@ -21,7 +21,6 @@ TABLES = {
     "zoo": ROOT / "tests/modules/zoo/ops.yaml",
 }
 ROUNDS = 40
-FEW = {"max_pool2d_bwd": 4, "avg_pool2d_bwd": 12}  # sizes that follow from others are seldom drawn
 CALLS = 1500  # a row
 
 
@@ -84,7 +83,7 @@ def test_relations_agree_with_c(
             taken, refusals = taken + fit, refusals + refused
             if taken >= 20:
                 break
-        assert taken >= FEW.get(row.name, 20), f"{row.name}: {taken} calls fit"
+        assert taken >= 20, f"{row.name}: {taken} calls fit"
     assert refusals >= 20 * len(rows), f"{refusals} calls do not fit"
 
 
