@@ -112,17 +112,12 @@ launches_overlap()
     return known;
 }
 
-// Launches `kernel`, which waits for the launch before it, so that its start is not waited for.
-template <typename... P>
-aicf_status
-launch_waiting(
-    void (*kernel)(P...), unsigned blocks, unsigned block, size_t shared, aicf_stream stream,
-    typename exactly<P>::type... args)
+// As launch_waiting, of arguments by their addresses: once a module.
+__attribute__((noinline)) inline aicf_status
+launch_early(
+    const void *kernel, unsigned blocks, unsigned block, size_t shared, aicf_stream stream,
+    void **pointers)
 {
-    if (!launches_overlap()) {
-        return launch(kernel, blocks, block, shared, stream, args...);
-    }
-    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -133,11 +128,26 @@ launch_waiting(
     how.stream = reinterpret_cast<cudaStream_t>(stream);
     how.attrs = &early;
     how.numAttrs = 1;
-    cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
+    cudaError_t error =
+        launches_overlap()
+            ? cudaLaunchKernelExC(&how, kernel, pointers)
+            : cudaLaunchKernel(kernel, how.gridDim, how.blockDim, pointers, shared, how.stream);
     if (error != cudaSuccess) {
         cudaGetLastError();
     }
     return status_of(error);
+}
+
+// Launches `kernel`, which waits for the launch before it, so that its start is not waited for.
+template <typename... P>
+aicf_status
+launch_waiting(
+    void (*kernel)(P...), unsigned blocks, unsigned block, size_t shared, aicf_stream stream,
+    typename exactly<P>::type... args)
+{
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    return launch_early(
+        reinterpret_cast<const void *>(kernel), blocks, block, shared, stream, pointers);
 }
 
 // Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch,

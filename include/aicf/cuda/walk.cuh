@@ -26,7 +26,7 @@ struct walk {
     int64_t strides[AICF_MAX_RANK]; // in elements of x
 };
 
-inline walk
+__attribute__((noinline)) inline walk // once a module
 walk_of(const dims &d, int unit)
 {
     walk w = {};
@@ -143,7 +143,7 @@ magnitude(int64_t stride)
 }
 
 // Merges the dims of `x` whose bit in `axes` is `reduced`, sorted by stride first where asked.
-inline dims
+__attribute__((noinline)) inline dims
 dims_of(const aicf_view &x, uint32_t axes, bool reduced, bool sorted)
 {
     int order[AICF_MAX_RANK], count = 0;
