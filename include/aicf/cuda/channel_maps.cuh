@@ -198,6 +198,47 @@ template <typename Map, typename T, int kIn> struct map_kernels {
     void (*last)(Map, mapped<T, kIn>);
 };
 
+// The map's launch, as far as it does not know the dtype: once a module.
+struct map_plan {
+    enum { kPacks, kElements, kLast } way;
+    int64_t blocks, count, head;
+    positions where;
+    int64_t rows;
+    int width;
+};
+
+// `phases`: of out and of each input; `item`: bytes of an element.
+__attribute__((noinline)) inline map_plan
+plan_map(const int64_t *phases, int inputs, int64_t item, const extent &e, bool channels_last)
+{
+    map_plan m = {};
+    int64_t size = kPackBytes / item;
+    bool together = true;
+    for (int j = 1; j <= inputs; j++) {
+        together = together && phases[j] == phases[0];
+    }
+    m.count = e.N * e.C * e.R;
+    if (channels_last && e.C % size == 0 && phases[0] == 0 && together) {
+        m.way = map_plan::kLast;
+        m.rows = e.N * e.R;
+        m.width = width_for(e.C / size);
+        int64_t tiles = ceil_div(e.C / size, m.width);
+        int64_t rows = ceil_div(m.rows, 4 * (kBlock / m.width)); // blocks that have four packs
+        m.blocks = least(ceil_div(4 * kEnoughBlocks, tiles), rows) * tiles;
+        return m;
+    }
+    m.way = together ? map_plan::kPacks : map_plan::kElements;
+    m.where = {m.count >= int64_t{1} << 31, channels_last ? 1 : e.R, e.C, {}, {}};
+    if (!m.where.wide) {
+        m.where.by_r = divider_of(m.where.R);
+        m.where.by_c = divider_of(m.where.C);
+    }
+    m.head = least(phases[0] == 0 ? 0 : (kPackBytes - phases[0]) / item, m.count);
+    m.blocks =
+        together ? ceil_div(m.count / size + 1, kBlock) : ceil_div(m.count, kBlock * kUnroll);
+    return m;
+}
+
 // The launch before this one may be of sums or of their settling, and still run.
 template <typename Map, typename T, int kIn>
 aicf_status
@@ -205,38 +246,26 @@ launch_map(
     const map_kernels<Map, T, kIn> &k, const Map &map, mapped<T, kIn> p, const extent &e,
     bool channels_last, bool waiting, aicf_stream stream)
 {
-    auto run = [&](void (*kernel)(Map, mapped<T, kIn>), int64_t blocks) {
-        unsigned number = static_cast<unsigned>(blocks);
-        return waiting ? launch_waiting(kernel, number, kBlock, 0, stream, map, p)
-                       : aicf::launch(kernel, number, kBlock, 0, stream, map, p);
-    };
-    constexpr int kSize = kPackSize<T>;
-    bool together = true, packed = channels_last && e.C % kSize == 0 && phase_of(p.out) == 0;
+    int64_t phases[kIn + 1] = {phase_of(p.out)};
     for (int j = 0; j < kIn; j++) {
-        together = together && phase_of(p.in[j]) == phase_of(p.out);
+        phases[j + 1] = phase_of(p.in[j]);
     }
-    p.count = e.N * e.C * e.R;
-    if (packed && together) {
-        p.rows = e.N * e.R;
-        p.C = e.C;
-        p.width = width_for(e.C / kSize);
-        int64_t tiles = ceil_div(e.C / kSize, p.width);
-        int64_t rows = ceil_div(p.rows, 4 * (kBlock / p.width)); // blocks that have four packs
-        int64_t blocks = least(ceil_div(4 * kEnoughBlocks, tiles), rows) * tiles;
-        return run(k.last, blocks);
-    }
-    p.where = {p.count >= int64_t{1} << 31, channels_last ? 1 : e.R, e.C, {}, {}};
-    if (!p.where.wide) {
-        p.where.by_r = divider_of(p.where.R);
-        p.where.by_c = divider_of(p.where.C);
-    }
-    p.head = head_of(p.out, p.count);
-    int64_t blocks =
-        together ? ceil_div(p.count / kSize + 1, kBlock) : ceil_div(p.count, kBlock * kUnroll);
-    if (blocks > kMostBlocks) {
+    map_plan m = plan_map(phases, kIn, sizeof(T), e, channels_last);
+    if (m.blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    return run(together ? k.packs : k.elements, blocks);
+    p.count = m.count;
+    p.head = m.head;
+    p.where = m.where;
+    p.rows = m.rows;
+    p.C = e.C;
+    p.width = m.width;
+    auto kernel = m.way == map_plan::kLast    ? k.last
+                  : m.way == map_plan::kPacks ? k.packs
+                                              : k.elements;
+    unsigned blocks = static_cast<unsigned>(m.blocks);
+    return waiting ? launch_waiting(kernel, blocks, kBlock, 0, stream, map, p)
+                   : aicf::launch(kernel, blocks, kBlock, 0, stream, map, p);
 }
 
 } // namespace aicf::channels

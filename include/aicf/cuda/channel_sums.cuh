@@ -355,30 +355,34 @@ cut(extent *e, int64_t side, int64_t grain)
     e->parts = ceil_div(count, e->share);
 }
 
+// Completes the extent of sums by units of `size` elements, and returns how many blocks they take:
+// once a module.
+__attribute__((noinline)) inline int64_t
+plan_sums(extent *e, int size, bool channels_last)
+{
+    if (channels_last) {
+        e->width = width_for(ceil_div(e->C, size));
+        e->tiles = ceil_div(ceil_div(e->C, size), e->width);
+        cut(e, e->tiles, 1);
+        return e->parts * e->tiles;
+    }
+    cut(e, e->C, size);
+    e->wide = e->N * (e->R / size) >= int64_t{1} << 31;
+    e->plane = e->wide ? divider{} : divider_of(e->R / size);
+    return e->parts * e->C;
+}
+
 template <typename T, int kIn>
 aicf_status
 launch_sums(
     const sum_kernels<T, kIn> &k, operands<T, kIn> &p, bool channels_last, aicf_stream stream)
 {
     constexpr int kSize = kPackSize<T>;
-    extent &e = p.e;
-    bool packed = (channels_last ? e.C : e.R) % kSize == 0;
+    bool packed = (channels_last ? p.e.C : p.e.R) % kSize == 0;
     for (int j = 0; j < kIn; j++) {
         packed = packed && phase_of(p.in[j]) == 0;
     }
-    int size = packed ? kSize : 1;
-    int64_t blocks;
-    if (channels_last) {
-        e.width = width_for(ceil_div(e.C, size));
-        e.tiles = ceil_div(ceil_div(e.C, size), e.width);
-        cut(&e, e.tiles, 1);
-        blocks = e.parts * e.tiles;
-    } else {
-        cut(&e, e.C, size);
-        e.wide = e.N * (e.R / size) >= int64_t{1} << 31;
-        e.plane = e.wide ? divider{} : divider_of(e.R / size);
-        blocks = e.parts * e.C;
-    }
+    int64_t blocks = plan_sums(&p.e, packed ? kSize : 1, channels_last);
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
