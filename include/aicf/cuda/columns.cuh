@@ -76,16 +76,6 @@ coefficients(const T *from, bool packed, float (&c)[kSize])
     }
 }
 
-// ---- clusters -----------------------------------------------------------------------------------
-
-// Clusters of so many whole multiprocessors that the largest machines run at once: each within one
-// of their groups of 16 or 18.
-inline int64_t
-clusters(int parts)
-{
-    return parts == 2 ? kMachine / 2 : 128 / parts;
-}
-
 // ---- places -------------------------------------------------------------------------------------
 
 // Which team of how many this thread is in, and which thread of how many in it.
