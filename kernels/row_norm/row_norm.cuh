@@ -1,7 +1,7 @@
 // layer_norm and rms_norm over the rows of a dense matrix (cuda), f32, f16 and bf16, computed in
 // f32: out = (x - mean) * rstd * weight + bias, of rms_norm without mean and bias. out may be
-// exactly x; any addresses. Bound by bytes: x is read once while a row fits into the registers of
-// a cluster (aicf/cuda/rows.cuh), else it is streamed twice.
+// exactly x; any addresses. Bound by bytes: x is read once while a row fits into the registers of a
+// block (aicf/cuda/rows.cuh) or a cluster (aicf/cuda/rows_ahead.cuh), else it is streamed twice.
 //
 // The sums of x - k and of its square are taken about a k near the mean: that of 16 elements from
 // all over the row. Where the mean is further from k than the standard deviation, which would cost
@@ -214,14 +214,6 @@ leads(const rows::block_team &)
 {
     return threadIdx.x == 0;
 }
-
-#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
-__device__ inline bool
-leads(const rows::cluster_team &)
-{
-    return threadIdx.x == 0 && ptx::cluster_rank() == 0;
-}
-#endif
 
 template <int kPacks, typename T>
 __device__ inline void
