@@ -109,7 +109,7 @@ template <typename T> struct work {
             sum[0] += kCentred ? d : 0.0f;
             sum[1] = fmaf(d, d, sum[1]);
         };
-        mine.each([&](int, int column) {
+        mine.each_group([&](int, int column) {
             float x[kPer<T>];
             parts::read<kOdd>(x_at + column * sizeof(T), x, T{});
             for (float v : x) {

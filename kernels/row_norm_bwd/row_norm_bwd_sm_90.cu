@@ -131,7 +131,7 @@ template <typename T> struct work {
     template <bool kOdd>
     __device__ void add_up_by(const char *gy_at, const char *x_at, float (&sum)[2])
     {
-        mine.each([&](int k, int column) {
+        mine.each_group([&](int k, int column) {
             float gy[kPer<T>], x[kPer<T>];
             parts::read<kOdd>(gy_at + column * sizeof(T), gy, T{});
             parts::read<kOdd>(x_at + column * sizeof(T), x, T{});

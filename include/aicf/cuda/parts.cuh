@@ -172,6 +172,8 @@ write_across(T *out, const float (&v)[2], bool there, bool next)
 // The columns [first, first + count) of rows of N, which a block has. A thread has kWords words of
 // them at most, and one the last column of a row of odd length.
 template <typename T, int kWords> struct part {
+    static constexpr int kGroup = 4;
+
     int64_t first;
     int count, words;
 
@@ -199,29 +201,62 @@ template <typename T, int kWords> struct part {
         }
     }
 
+    // The same where it pays that the loads of several words are on their way together: for groups
+    // of words that all threads have there is no branch between them.
+    template <typename Function> __device__ void each_group(Function f) const
+    {
+        int rank = static_cast<int>(threadIdx.x);
+#pragma unroll
+        for (int k = 0; k < kWords; k += kGroup) {
+            if ((k + kGroup) * kThreads <= words) {
+#pragma unroll
+                for (int g = k; g < k + kGroup; g++) {
+                    f(g, (rank + g * kThreads) * kPer<T>);
+                }
+            } else {
+#pragma unroll
+                for (int g = k; g < k + kGroup; g++) {
+                    if (rank + g * kThreads < words) {
+                        f(g, (rank + g * kThreads) * kPer<T>);
+                    }
+                }
+            }
+        }
+    }
+
     // Calls f(k, column, v), which says in v what is to be written to out + column, where that is
     // wanted. kOdd: out may not be on a word's boundary.
     template <bool kOdd, typename Function>
     __device__ void map(T *out, bool wanted, Function f) const
     {
+        if constexpr (kOdd && kPer<T> == 2) {
+            if (phase(out) % kWordBytes != 0) {
+                map_across(out, wanted, f);
+                return;
+            }
+        }
+        each_group([&](int k, int column) {
+            float v[kPer<T>];
+            f(k, column, v);
+            if (wanted) {
+                *reinterpret_cast<uint32_t *>(out + column) = pack_word(v, T{});
+            }
+        });
+    }
+
+    template <typename Function> __device__ void map_across(T *out, bool wanted, Function f) const
+    {
         int rank = static_cast<int>(threadIdx.x), warp = rank / rows::kWarp * rows::kWarp;
-        bool across = kOdd && phase(out) % kWordBytes != 0;
 #pragma unroll
         for (int k = 0; k < kWords; k++) {
             int word = rank + k * kThreads, column = word * kPer<T>;
-            bool there = word < words;
             if (warp + k * kThreads < words) {
                 float v[kPer<T>] = {};
-                if (there) {
+                if (word < words) {
                     f(k, column, v);
                 }
-                if constexpr (kOdd && kPer<T> == 2) {
-                    if (wanted && across) {
-                        write_across(out + column, v, there, word + 1 < words);
-                    }
-                }
-                if (wanted && there && !across) {
-                    *reinterpret_cast<uint32_t *>(out + column) = pack_word(v, T{});
+                if (wanted) {
+                    write_across(out + column, v, word < words, word + 1 < words);
                 }
             }
         }
