@@ -29,7 +29,7 @@ struct scale {
     __device__ explicit scale(float top)
     {
         by = fabsf(top) > 0x1p30f ? 1.0f : kLog2E;
-        less = top * by;
+        less = __fmul_rn(top, by); // not to be fused with a sum, which would not round it
     }
 
     __device__ float operator()(float x) const
