@@ -63,8 +63,7 @@ __launch_bounds__(kBlock) vec(F f, elementwise::operands<1> p, int64_t packs, el
     elementwise::vec_body(f, Types{}, p, packs, e);
 }
 
-// ---- any
-// -----------------------------------------------------------------------------------------
+// ---- any ----------------------------------------------------------------------------------------
 
 enum dtype { kF32, kF16, kBf16, kI8, kU8, kI16, kI32, kI64, kBool };
 
@@ -151,8 +150,7 @@ __launch_bounds__(kBlock) any(dtype from, dtype to, const __grid_constant__ stri
     }
 }
 
-// ---- launches
-// ------------------------------------------------------------------------------------
+// ---- launches -----------------------------------------------------------------------------------
 
 template <typename T> constexpr dtype dtype_of = kBool;
 template <> constexpr dtype dtype_of<float> = kF32;
@@ -164,49 +162,71 @@ template <> constexpr dtype dtype_of<int16_t> = kI16;
 template <> constexpr dtype dtype_of<int32_t> = kI32;
 template <> constexpr dtype dtype_of<int64_t> = kI64;
 
-// `sizes` of an element of out and of x.
-static aicf_status
-run_any(
-    dtype from, dtype to, const int (&sizes)[2], const aicf_view (&views)[2], aicf_stream stream)
+static constexpr int item_of[] = {4, 2, 2, 1, 1, 2, 4, 8, 1};
+
+// The elements of a pack, and the packs of a thread, as elementwise::of has them.
+static constexpr int
+lanes_of(dtype from, dtype to)
 {
-    if (numel(&views[0]) == 0) {
+    return kPackBytes / elementwise::largest(item_of[from], item_of[to]);
+}
+
+static constexpr int
+packs_of(dtype from, dtype to)
+{
+    return elementwise::largest(1, kPackBytes / (lanes_of(from, to) * item_of[from]));
+}
+
+[[gnu::noinline]] static aicf_status
+run_any(dtype from, dtype to, const aicf_view &x, const aicf_view &out, aicf_stream stream)
+{
+    if (numel(&out) == 0) {
         return aicf_ok();
     }
+    const aicf_view views[] = {out, x};
+    const int sizes[] = {item_of[to], item_of[from]};
     strided_operands<1> p;
     bool by_rows;
     int64_t n = elementwise::plan_views<1>(views, sizes, 1, &p, &by_rows);
     if (n > elementwise::kMost) {
         aicf_view low[2], high[2];
         elementwise::halve<1>(views, sizes, low, high);
-        aicf_status status = run_any(from, to, sizes, low, stream);
-        return status.kind ? status : run_any(from, to, sizes, high, stream);
+        aicf_status status = run_any(from, to, low[1], low[0], stream);
+        return status.kind ? status : run_any(from, to, high[1], high[0], stream);
     }
     unsigned blocks = static_cast<unsigned>(ceil_div(n, kBlock * kUnroll));
     return aicf::launch(any, blocks, kBlock, 0, stream, from, to, p);
 }
 
-template <typename T, typename U>
-aicf_status
-run_views(const aicf_view &x, const aicf_view &out, aicf_stream stream)
-{
-    return run_any(dtype_of<T>, dtype_of<U>, {sizeof(U), sizeof(T)}, {out, x}, stream);
-}
+// Kernels of all pairs take the same: host code is one for all of them.
+using vec_kernel = void (*)(to<float>, elementwise::operands<1>, int64_t, elementwise::edges);
 
 template <typename T, typename U>
-aicf_status
-run_vec(const T *x, U *out, int64_t n, aicf_stream stream)
+vec_kernel
+vec_of()
 {
     using types = elementwise::of<U, T>;
-    elementwise::operands<1> p = elementwise::operands_of(out, x);
+    static_assert(types::kLanes == lanes_of(dtype_of<T>, dtype_of<U>), "one plan for all");
+    static_assert(types::kPacks == packs_of(dtype_of<T>, dtype_of<U>), "one plan for all");
+    return reinterpret_cast<vec_kernel>(vec<to<U>, types>);
+}
+
+[[gnu::noinline]] static aicf_status
+run_vec(
+    vec_kernel kernel, dtype from, dtype to, const void *x, void *out, int64_t n,
+    aicf_stream stream)
+{
     if (n == 0) {
         return aicf_ok();
     }
-    elementwise::vec_plan plan = elementwise::plan_vec<types>(&p, n);
+    const int sizes[] = {item_of[to], item_of[from]};
+    elementwise::operands<1> p = elementwise::operands_of(out, x);
+    elementwise::vec_plan plan =
+        elementwise::plan_vec<1>(&p, sizes, lanes_of(from, to), packs_of(from, to), n);
     if (plan.packs < 0) {
-        return run_views<T, U>({p.at[1], 1, {n}, {1}}, {p.at[0], 1, {n}, {1}}, stream);
+        return run_any(from, to, {p.at[1], 1, {n}, {1}}, {p.at[0], 1, {n}, {1}}, stream);
     }
-    return aicf::launch(
-        vec<to<U>, types>, plan.blocks, kBlock, 0, stream, to<U>{}, p, plan.packs, plan.e);
+    return aicf::launch(kernel, plan.blocks, kBlock, 0, stream, {}, p, plan.packs, plan.e);
 }
 
 } // namespace aicf::cast
@@ -214,13 +234,19 @@ run_vec(const T *x, U *out, int64_t n, aicf_stream stream)
 #define LAUNCHERS(T, s, U, u)                                                                   \
     aicf_status aicf_cuda_cast_vec_##s##_##u(const T *x, U *out, int64_t A, aicf_stream stream) \
     {                                                                                           \
-        return aicf::cast::run_vec(aicf::device(x), aicf::device(out), A, stream);              \
+        using namespace aicf;                                                                   \
+        using From = device_t<T>;                                                               \
+        using To = device_t<U>;                                                                 \
+        return cast::run_vec(                                                                   \
+            cast::vec_of<From, To>(), cast::dtype_of<From>, cast::dtype_of<To>, x, out, A,      \
+            stream);                                                                            \
     }                                                                                           \
     aicf_status aicf_cuda_cast_strided_##s##_##u(                                               \
         const aicf_view *x, const aicf_view *out, int64_t, aicf_stream stream)                  \
     {                                                                                           \
         using namespace aicf;                                                                   \
-        return cast::run_views<device_t<T>, device_t<U>>(*x, *out, stream);                     \
+        return cast::run_any(                                                                   \
+            cast::dtype_of<device_t<T>>, cast::dtype_of<device_t<U>>, *x, *out, stream);        \
     }
 
 #define FROM(T, s)                   \

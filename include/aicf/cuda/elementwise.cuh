@@ -479,24 +479,24 @@ struct vec_plan {
     unsigned blocks;
 };
 
-// Moves p from the first element to the first pack.
-template <typename Types>
-vec_plan
-plan_vec(operands<Types::kIn> *p, int64_t n)
+// Moves p from the first element to the first pack. `lanes` and `each` are kLanes and kPacks:
+// where they are constants, nothing is divided.
+template <int kIn>
+[[gnu::always_inline]] inline vec_plan
+plan_vec(operands<kIn> *p, const int (&sizes)[kIn + 1], int lanes, int each, int64_t n)
 {
-    constexpr int kLanes = Types::kLanes;
-    int phase = common_phase<Types::kIn>(p->at, Types::kSizes, kLanes);
+    int phase = common_phase<kIn>(p->at, sizes, lanes);
     if (phase < 0) {
         return {-1, {0, 0}, 0};
     }
-    int head = phase == 0 ? 0 : static_cast<int>(n < kLanes - phase ? n : kLanes - phase);
-    int64_t packs = (n - head) / kLanes;
-    for (int j = 0; j <= Types::kIn; j++) {
-        p->at[j] = static_cast<char *>(p->at[j]) + head * Types::kSizes[j];
+    int head = phase == 0 ? 0 : static_cast<int>(n < lanes - phase ? n : lanes - phase);
+    int64_t packs = (n - head) / lanes;
+    for (int j = 0; j <= kIn; j++) {
+        p->at[j] = static_cast<char *>(p->at[j]) + head * sizes[j];
     }
     // One block at least, for the edges.
-    int64_t blocks = packs == 0 ? 1 : ceil_div(packs, kBlock * Types::kPacks);
-    edges e = {head, static_cast<int>((n - head) % kLanes)};
+    int64_t blocks = packs == 0 ? 1 : ceil_div(packs, kBlock * each);
+    edges e = {head, static_cast<int>((n - head) % lanes)};
     return {packs, e, static_cast<unsigned>(blocks)};
 }
 
@@ -512,7 +512,7 @@ launch_vec(
     if (n == 0) {
         return aicf_ok();
     }
-    vec_plan plan = plan_vec<Types>(&p, n);
+    vec_plan plan = plan_vec<kIn>(&p, Types::kSizes, Types::kLanes, Types::kPacks, n);
     if (plan.packs < 0) {
         aicf_view views[kIn + 1];
         for (int j = 0; j <= kIn; j++) {
