@@ -18,9 +18,10 @@
 namespace aicf::concat {
 
 constexpr int kBlock = 256;
-constexpr int kUnroll = 4;                  // chunks of a thread, of large tensors
-constexpr int64_t kEnoughBlocks = 1056;     // fill the largest machines at 8 a multiprocessor
-constexpr int64_t kWord = int64_t{1} << 31; // chunks of several rows of a tensor are fewer
+constexpr int kUnroll = 4;                    // chunks of a thread, of large tensors
+constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
+constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
+constexpr int64_t kWidest = int64_t{1} << 30; // bytes of a row of a tensor; a multiple of any chunk
 
 // Tensor i has the blocks [first[i], first[i + 1]), and bytes [start[i], start[i + 1]) of a row.
 template <int kTensors> struct operands {
@@ -36,34 +37,51 @@ template <int kTensors> struct operands {
     const char *x[kTensors];
 };
 
-// The rows of one tensor, and where they go.
+// The rows of one tensor.
 struct source {
     const char *x;
+    uint32_t width, rows;
+
+    // Rows from the second on, to the last but one, have what is read beside them.
+    __device__ bool inside(uint32_t row) const
+    {
+        return row - 1 < (rows > 2 && width >= 2 * kPackBytes ? rows - 2 : 0);
+    }
+
+    // Loads the two packs across which the 16 bytes at `from`, of row `row`, lie. False: they reach
+    // beyond the tensor.
+    __device__ bool load(two_packs *held, const char *from, uint32_t row) const
+    {
+        return inside(row) ? held->load_inside(from)
+                           : held->load(from, x, x + static_cast<uint64_t>(rows) * width);
+    }
+};
+
+// Where they go.
+struct place {
     char *out;
-    int64_t width, pitch;
-    uint32_t rows;
+    int64_t pitch;
     bool follows; // its rows' first chunks are those of the tensor before
 
     // Chunks of x are chunks of out.
-    __host__ __device__ bool whole() const
+    __host__ __device__ bool whole(const source &s) const
     {
-        uint64_t all = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out) |
-                       static_cast<uint64_t>(width) | static_cast<uint64_t>(rows > 1 ? pitch : 0);
+        uint64_t all = reinterpret_cast<uintptr_t>(s.x) | reinterpret_cast<uintptr_t>(out) |
+                       s.width | static_cast<uint64_t>(s.rows > 1 ? pitch : 0);
         return all % kPackBytes == 0;
     }
 
     // Of a row; shifted, the most that it can have.
-    __host__ __device__ int64_t chunks() const
+    __host__ __device__ uint32_t chunks(const source &s) const
     {
-        int64_t across = whole() ? 0 : follows ? kPackBytes - 1 : 2 * (kPackBytes - 1);
-        return (width + across) / kPackBytes;
+        uint32_t across = whole(s) ? 0 : follows ? kPackBytes - 1 : 2 * (kPackBytes - 1);
+        return (s.width + across) / kPackBytes;
     }
 };
 
 // The tensor behind one, of which a chunk may have the first bytes.
 struct behind {
-    const char *x; // NULL: there is none
-    int64_t width;
+    source s;      // no x: there is none
     uint32_t down; // rows: 1 where it is the next row's first
 };
 
@@ -80,18 +98,17 @@ as_truth(words x)
 }
 
 // The chunks of a thread, kBlock apart: row and number in the row.
-struct chunk_place {
-    uint32_t row, rows; // rows: those of a step
-    int64_t k, rest, chunks;
+struct counter {
+    uint32_t row, k, chunks;
+    uint32_t rows, rest; // of a step
 
-    __device__ chunk_place(const source &s, int64_t first)
+    __device__ counter(uint32_t of_row, uint32_t first)
     {
-        chunks = s.chunks();
-        uint32_t divisor = static_cast<uint32_t>(chunks < kWord ? chunks : kWord);
-        row = s.rows > 1 ? static_cast<uint32_t>(first) / divisor : 0;
+        chunks = of_row;
+        row = first / chunks;
         k = first - row * chunks;
-        rows = kBlock / divisor;
-        rest = kBlock - rows * divisor;
+        rows = kBlock / chunks;
+        rest = kBlock - rows * chunks;
     }
 
     __device__ void step()
@@ -107,18 +124,18 @@ struct chunk_place {
 
 template <int kChunks>
 __device__ inline void
-copy_whole(const source &s, int64_t first, bool truth)
+copy_whole(const source &s, const place &p, uint32_t first, bool truth)
 {
-    chunk_place place(s, first);
+    counter c(p.chunks(s), first);
     words held[kChunks];
     char *to[kChunks];
     bool there[kChunks];
 #pragma unroll
-    for (int u = 0; u < kChunks; u++, place.step()) {
-        there[u] = place.row < s.rows && place.k < place.chunks;
-        to[u] = s.out + place.row * s.pitch + place.k * kPackBytes;
+    for (int u = 0; u < kChunks; u++, c.step()) {
+        there[u] = c.row < s.rows;
+        to[u] = p.out + c.row * p.pitch + int64_t{c.k} * kPackBytes;
         if (there[u]) {
-            held[u] = load_words(s.x + (first + u * kBlock) * kPackBytes);
+            held[u] = load_words(s.x + (int64_t{first} + u * kBlock) * kPackBytes);
         }
     }
 #pragma unroll
@@ -159,8 +176,7 @@ both(const words &a, const words &b, int n)
     words w;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        int bits = 8 * n - 32 * i;
-        uint32_t mask = bits >= 32 ? 0xffffffff : bits > 0 ? (1U << bits) - 1 : 0;
+        uint32_t mask = ptx::low_bits(static_cast<uint32_t>(max(8 * n - 32 * i, 0)));
         w.word[i] = (a.word[i] & mask) | (b.word[i] & ~mask);
     }
     return w;
@@ -174,33 +190,30 @@ struct held_chunk {
 
     // Writes the chunk at once if it is not whole, or near an end of what it is read from.
     __device__ void load(
-        const source &s, const behind &b, bool around, const chunk_place &place, int item,
+        const source &s, const place &p, const behind &b, bool around, const counter &c, int item,
         bool truth)
     {
-        uint32_t row = place.row;
-        char *start = s.out + row * s.pitch;
+        char *start = p.out + c.row * p.pitch;
         int phase = static_cast<int>(reinterpret_cast<uintptr_t>(start) % kPackBytes);
-        bool follows = s.follows || (around && row > 0);
-        int64_t at = place.k * kPackBytes + (follows && phase ? kPackBytes - phase : -phase);
+        bool follows = p.follows || (around && c.row > 0);
+        int at = static_cast<int>(c.k) * kPackBytes + (follows ? -phase & 15 : -phase);
+        int left = static_cast<int>(s.width) - at;
         end = 0;
-        if (row >= s.rows || at >= s.width) {
+        if (c.row >= s.rows || left <= 0) {
             return;
         }
         to = start + at;
-        const char *from = s.x + row * s.width + at;
-        bool packs = own.load(from, s.x, s.x + s.rows * s.width) && at >= 0;
-        end = kPackBytes;
-        if (s.width - at < kPackBytes) {
-            end = static_cast<int>(s.width - at);
-            bool more = b.x != nullptr && row + b.down < s.rows;
-            const char *next = b.x + (row + b.down) * b.width - end;
-            packs = packs && more && other.load(next, b.x, b.x + s.rows * b.width);
-            if (!packs && more) {
-                copy_part(to, next, end, kPackBytes, item, truth);
-            }
+        end = min(left, kPackBytes);
+        const char *from = s.x + static_cast<uint64_t>(c.row) * s.width + at, *next = nullptr;
+        bool packs = at >= 0 && s.load(&own, from, c.row);
+        uint32_t row = c.row + b.down;
+        if (left < kPackBytes && b.s.x != nullptr && row < s.rows) {
+            next = b.s.x + static_cast<uint64_t>(row) * b.s.width - end;
+            packs = packs && b.s.load(&other, next, row);
         }
-        if (!packs) {
-            copy_part(to, from, at < 0 ? static_cast<int>(-at) : 0, end, item, truth);
+        if (!packs || (left < kPackBytes && next == nullptr)) {
+            copy_part(to, from, at < 0 ? -at : 0, end, item, truth);
+            copy_part(to, next, end, next ? kPackBytes : 0, item, truth);
             end = 0;
         }
     }
@@ -217,16 +230,18 @@ struct held_chunk {
 
 template <int kChunks>
 __device__ inline void
-copy_shifted(const source &s, const behind &b, bool around, int64_t first, int item, bool truth)
+copy_shifted(
+    const source &s, const place &p, const behind &b, bool around, uint32_t first, int item,
+    bool truth)
 {
     constexpr int kAtOnce = kChunks < 2 ? kChunks : 2;
-    chunk_place place(s, first);
+    counter c(p.chunks(s), first);
 #pragma unroll 1
     for (int done = 0; done < kChunks; done += kAtOnce) {
         held_chunk held[kAtOnce];
 #pragma unroll
-        for (int u = 0; u < kAtOnce; u++, place.step()) {
-            held[u].load(s, b, around, place, item, truth);
+        for (int u = 0; u < kAtOnce; u++, c.step()) {
+            held[u].load(s, p, b, around, c, item, truth);
         }
 #pragma unroll
         for (int u = 0; u < kAtOnce; u++) {
@@ -259,27 +274,40 @@ tensor_of(const operands<kTensors> &p, uint32_t block)
     return low;
 }
 
+template <int kTensors>
+__host__ __device__ source
+source_of(const operands<kTensors> &p, int i)
+{
+    return {p.x[i], static_cast<uint32_t>(p.start[i + 1] - p.start[i]), p.rows};
+}
+
+template <int kTensors>
+__host__ __device__ place
+place_of(const operands<kTensors> &p, int i)
+{
+    return {p.out + p.start[i], p.pitch, p.joined && i > 0};
+}
+
 template <int kTensors, int kChunks>
 __global__ void
 __launch_bounds__(kBlock, 3) multi(const __grid_constant__ operands<kTensors> p)
 {
     ptx::let_next_launch_begin();
     int i = tensor_of(p, blockIdx.x);
-    source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch,
-                p.rows, p.joined && i > 0};
-    int64_t first = (blockIdx.x - p.first[i]) * int64_t{kBlock * kChunks} + threadIdx.x;
+    source s = source_of(p, i);
+    place to = place_of(p, i);
+    uint32_t first = (blockIdx.x - p.first[i]) * (kBlock * kChunks) + threadIdx.x;
     ptx::wait_for_launch_before();
-    if (s.whole()) {
-        copy_whole<kChunks>(s, first, p.truth);
+    if (to.whole(s)) {
+        copy_whole<kChunks>(s, to, first, p.truth);
         return;
     }
     behind b = {};
     bool last = i + 1 == p.count;
     if (p.joined && (!last || p.around)) {
-        int next = last ? 0 : i + 1;
-        b = {p.x[next], p.start[next + 1] - p.start[next], last};
+        b = {source_of(p, last ? 0 : i + 1), last};
     }
-    copy_shifted<kChunks>(s, b, p.joined && p.around && i == 0, first, p.item, p.truth);
+    copy_shifted<kChunks>(s, to, b, p.joined && p.around && i == 0, first, p.item, p.truth);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -301,11 +329,41 @@ width_of(const joined &j, int64_t i)
     return j.xs.views[i].sizes[j.axis] * j.unit;
 }
 
-// Takes tensors off the list from *from on, as many as one launch has room for; empty ones take
-// none. *start is where the first of them begins in a row.
+// How far a call's launches have come: tensor, bytes of its rows, bytes of out's.
+struct progress {
+    int64_t tensor, begin, start;
+};
+
+// Takes tensors off the list, as many as one launch has room for; empty ones take none, and wide
+// ones several, which only those of one row can.
+template <int kTensors>
+void
+take_tensors(const joined &j, progress *at, operands<kTensors> *p)
+{
+    p->start[0] = at->start;
+    p->count = 0;
+    p->joined = true;
+    while (at->tensor < j.xs.count && p->count < kTensors) {
+        int64_t width = width_of(j, at->tensor), left = width - at->begin;
+        int64_t piece = left < kWidest ? left : kWidest;
+        if (piece > 0) {
+            const char *x = static_cast<const char *>(j.xs.views[at->tensor].data);
+            p->x[p->count] = x + j.row * width + at->begin;
+            p->start[++p->count] = at->start += piece;
+            p->joined = p->joined && piece >= kPackBytes;
+        }
+        at->begin += piece;
+        if (piece == left) {
+            at->tensor++;
+            at->begin = 0;
+        }
+    }
+    p->around = p->start[p->count] - p->start[0] == j.pitch;
+}
+
 template <int kTensors, int kChunks>
 aicf_status
-launch_some(const joined &j, int64_t *from, int64_t *start, aicf_stream stream)
+launch_some(const joined &j, progress *at, aicf_stream stream)
 {
     static_assert(sizeof(operands<kTensors>) < 32 * 1024 - 4, "what a launch's parameters hold");
     operands<kTensors> p;
@@ -314,33 +372,18 @@ launch_some(const joined &j, int64_t *from, int64_t *start, aicf_stream stream)
     p.rows = static_cast<uint32_t>(j.rows);
     p.item = j.item;
     p.truth = j.truth;
-    p.joined = true;
-    p.start[0] = *start;
-    p.count = 0;
-    for (; *from < j.xs.count && p.count < kTensors; ++*from) {
-        int64_t width = width_of(j, *from);
-        if (width > 0) {
-            const char *x = static_cast<const char *>(j.xs.views[*from].data);
-            p.x[p.count] = x + j.row * width;
-            *start += width;
-            p.start[++p.count] = *start;
-            p.joined = p.joined && width >= kPackBytes;
-        }
-    }
-    p.around = p.start[p.count] - p.start[0] == p.pitch;
+    take_tensors(j, at, &p);
     int64_t blocks = 0;
     for (int i = 0; i < p.count; i++) {
-        source s = {p.x[i], p.out + p.start[i], p.start[i + 1] - p.start[i], p.pitch,
-                    p.rows, p.joined && i > 0};
         p.first[i] = static_cast<uint32_t>(blocks);
-        blocks += ceil_div(p.rows * s.chunks(), kBlock * kChunks);
+        blocks += ceil_div(j.rows * place_of(p, i).chunks(source_of(p, i)), kBlock * kChunks);
     }
     p.first[p.count] = static_cast<uint32_t>(blocks);
-    if (blocks > kMostBlocks) {
-        return status_of(cudaErrorInvalidConfiguration);
-    }
     if (blocks == 0) {
         return aicf_ok();
+    }
+    if (blocks > kMostBlocks) {
+        return status_of(cudaErrorInvalidConfiguration);
     }
     return launch_waiting(
         multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
@@ -351,10 +394,10 @@ aicf_status
 launch_all(const joined &j, aicf_stream stream)
 {
     bool large = j.rows * j.pitch >= kEnoughBlocks * kBlock * kUnroll * kPackBytes;
-    int64_t start = 0;
-    for (int64_t from = 0; from < j.xs.count;) {
-        aicf_status status = large ? launch_some<kTensors, kUnroll>(j, &from, &start, stream)
-                                   : launch_some<kTensors, 1>(j, &from, &start, stream);
+    progress at = {};
+    while (at.tensor < j.xs.count) {
+        aicf_status status = large ? launch_some<kTensors, kUnroll>(j, &at, stream)
+                                   : launch_some<kTensors, 1>(j, &at, stream);
         if (status.kind) {
             return status;
         }
@@ -362,8 +405,8 @@ launch_all(const joined &j, aicf_stream stream)
     return aicf_ok();
 }
 
-// Parameters cost by their bytes: the least that hold the list. Rows are halved until their chunks
-// are counted in 32 bits.
+// Parameters cost by their bytes: the least that hold the list. Rows are halved until what a tensor
+// has of them is counted in 32 bits.
 static aicf_status
 launch_rows(const joined &j, aicf_stream stream)
 {
@@ -371,7 +414,8 @@ launch_rows(const joined &j, aicf_stream stream)
     for (int64_t i = 0; i < j.xs.count; i++) {
         widest = width_of(j, i) > widest ? width_of(j, i) : widest;
     }
-    if (j.rows > 1 && widest / kPackBytes + 2 > (kWord - 1) / j.rows) {
+    int64_t chunks = widest / kPackBytes + 2;
+    if (j.rows > 1 && (widest > kWidest || chunks > (kWord - 1) / j.rows)) {
         joined low = j, high = j;
         low.rows = j.rows / 2;
         high.row += low.rows;

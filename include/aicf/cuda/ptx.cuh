@@ -75,6 +75,15 @@ opaque(uint32_t &x)
     asm volatile("" : "+r"(x));
 }
 
+// Of a word, the lowest `count` bits; all of them from 32 on.
+__device__ inline uint32_t
+low_bits(uint32_t count)
+{
+    uint32_t bits;
+    asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(bits) : "r"(count));
+    return bits;
+}
+
 // 2 to the x, within 2 ulp; what is below the normal numbers is 0.
 __device__ inline float
 exp2_approx(float x)

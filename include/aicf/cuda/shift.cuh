@@ -36,6 +36,15 @@ struct two_packs {
     words first, second;
     int by;
 
+    // Requires that the packs before and behind `from` are there.
+    __device__ bool load_inside(const char *from)
+    {
+        by = static_cast<int>(reinterpret_cast<uintptr_t>(from) % kPackBytes);
+        first = load_words(from - by);
+        second = load_words(from - by + kPackBytes);
+        return true;
+    }
+
     __device__ bool load(const char *from, const char *low, const char *high)
     {
         by = static_cast<int>(reinterpret_cast<uintptr_t>(from) % kPackBytes);
