@@ -10,6 +10,7 @@
 //   map.one(x, grid)             one element.
 //   vec      16 bytes of the wider side at a time, and as many elements of the other; a head is
 //            peeled where both sides then are aligned
+//   same     the same of small tensors of one channel, with parameters of its own
 //   columns  the same where every element of a row has a channel of its own and grids are dear: a
 //            thread goes down some rows, so that it makes them once
 //   runs     the same of large tensors where many neighbours have one channel: a block has part of
@@ -78,6 +79,20 @@ template <typename Map> using out_pack = pack<typename Map::out, kSize<Map>>;
 template <int kBytes> struct alignas(kBytes) raw {
     uint32_t word[kBytes / 4];
 };
+
+// By one instruction: see store_bytes.
+template <int kBytes>
+__device__ inline void
+store_raw(void *to, const raw<kBytes> &x)
+{
+    words w = {};
+#pragma unroll
+    for (int i = 0; i < kBytes / 4; i++) {
+        w.word[i] = x.word[i];
+    }
+    store_bytes<kBytes>(to, w);
+}
+
 template <typename Map> using in_raw = raw<kSize<Map> *static_cast<int>(sizeof(typename Map::in))>;
 template <typename Map>
 using out_raw = raw<kSize<Map> *static_cast<int>(sizeof(typename Map::out))>;
@@ -183,7 +198,7 @@ vec_body(const operands<Map> &p)
         int64_t unit = first + u * kBlock;
         if (unit < units) {
             int64_t i = p.head + unit * kLanes;
-            *reinterpret_cast<out_raw<Map> *>(p.out + i) = map_unit(p, held[u], i, common);
+            store_raw(p.out + i, map_unit(p, held[u], i, common));
         }
     }
 
@@ -194,6 +209,50 @@ vec_body(const operands<Map> &p)
         }
         if (tail < p.n) {
             map_one(p, tail);
+        }
+    }
+}
+
+// What a launch of one channel alone needs.
+template <typename Map> struct same_operands {
+    const typename Map::in *x;
+    typename Map::out *out;
+    const float *scale;
+    const int32_t *zero; // NULL: 0
+    int64_t head, n;
+    Map map;
+};
+
+// As vec_body, one unit a thread; the launch may begin while the one before it ends.
+template <typename Map>
+__device__ inline void
+same_body(const same_operands<Map> &p)
+{
+    constexpr int kLanes = kSize<Map>;
+    ptx::let_next_launch_begin();
+    int64_t units = (p.n - p.head) / kLanes, unit = blockIdx.x * int64_t{kBlock} + threadIdx.x;
+    const typename Map::in *from = p.x + p.head + unit * kLanes;
+    in_raw<Map> held;
+    ptx::wait_for_launch_before();
+    if (unit < units) {
+        held = *reinterpret_cast<const in_raw<Map> *>(from);
+    }
+    typename Map::grid_t grid = p.map.grid(*p.scale, p.zero ? *p.zero : 0);
+    if (unit < units) {
+        typename Map::grid_t grids[kLanes];
+#pragma unroll
+        for (int lane = 0; lane < kLanes; lane++) {
+            grids[lane] = grid;
+        }
+        store_raw(p.out + p.head + unit * kLanes, p.map.unit(held, grids));
+    }
+    if (blockIdx.x == 0) {
+        int64_t tail = p.head + units * kLanes + threadIdx.x;
+        if (threadIdx.x < p.head) {
+            p.out[threadIdx.x] = p.map.one(p.x[threadIdx.x], grid);
+        }
+        if (tail < p.n) {
+            p.out[tail] = p.map.one(p.x[tail], grid);
         }
     }
 }
@@ -227,8 +286,7 @@ columns_body(const operands<Map> &p)
 #pragma unroll
         for (int u = 0; u < kUnits; u++) {
             if (i + u * p.ch.C < end) {
-                out_raw<Map> *to = reinterpret_cast<out_raw<Map> *>(p.out + i + u * p.ch.C);
-                *to = p.map.unit(held[u], grids);
+                store_raw(p.out + i + u * p.ch.C, p.map.unit(held[u], grids));
             }
         }
     }
@@ -259,7 +317,7 @@ runs_body(const operands<Map> &p)
     for (int u = 0; u < kInRun; u++) {
         if (first + u * kBlock < units) {
             typename Map::out *to = p.out + base + (first + u * kBlock) * kLanes;
-            *reinterpret_cast<out_raw<Map> *>(to) = map_same(p, held[u], grid);
+            store_raw(to, map_same(p, held[u], grid));
         }
     }
 }
@@ -309,6 +367,7 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
 template <typename Map> struct kernels {
     void (*vec)(operands<Map>);     // kUnits a thread
     void (*vec_one)(operands<Map>); // one: it waits for the launch before it
+    void (*same)(same_operands<Map>);
     void (*columns)(operands<Map>); // NULL: grids are not dear
     void (*runs)(operands<Map>);
     void (*scalar)(operands<Map>);
@@ -366,6 +425,10 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
     bool large = units >= kEnoughBlocks * kBlock * kUnits;
     unsigned blocks =
         static_cast<unsigned>(ceil_div(units, int64_t{kBlock} * (large ? kUnits : 1)));
+    if (!large && p.ch.one) {
+        same_operands<Map> same = {p.x, p.out, p.ch.scale, p.ch.zero, p.head, p.n, p.map};
+        return launch_waiting(k.same, blocks, kBlock, 0, stream, same);
+    }
     return large ? aicf::launch(k.vec, blocks, kBlock, 0, stream, p)
                  : launch_waiting(k.vec_one, blocks, kBlock, 0, stream, p);
 }
@@ -373,39 +436,49 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 } // namespace aicf::affine
 
 // The kernels of an op, in the op's own namespace, and the table of them for a Map.
-#define AICF_AFFINE_KERNELS                                                          \
-    template <typename Map, int kCount>                                              \
-    __global__ void __launch_bounds__(affine::kBlock)                                \
-        vec(const __grid_constant__ affine::operands<Map> p)                         \
-    {                                                                                \
-        affine::vec_body<Map, kCount>(p);                                            \
-    }                                                                                \
-    template <typename Map>                                                          \
-    __global__ void __launch_bounds__(affine::kBlock)                                \
-        columns(const __grid_constant__ affine::operands<Map> p)                     \
-    {                                                                                \
-        affine::columns_body(p);                                                     \
-    }                                                                                \
-    template <typename Map>                                                          \
-    __global__ void __launch_bounds__(affine::kBlock)                                \
-        runs(const __grid_constant__ affine::operands<Map> p)                        \
-    {                                                                                \
-        affine::runs_body(p);                                                        \
-    }                                                                                \
-    template <typename Map>                                                          \
-    __global__ void __launch_bounds__(affine::kBlock)                                \
-        scalar(const __grid_constant__ affine::operands<Map> p)                      \
-    {                                                                                \
-        affine::scalar_body(p);                                                      \
-    }                                                                                \
-    template <typename Map> affine::kernels<Map> kernels_of()                        \
-    {                                                                                \
-        affine::kernels<Map> k = {                                                   \
-            vec<Map, affine::kUnits>, vec<Map, 1>, nullptr, runs<Map>, scalar<Map>}; \
-        if constexpr (Map::kDear) {                                                  \
-            k.columns = columns<Map>;                                                \
-        }                                                                            \
-        return k;                                                                    \
+#define AICF_AFFINE_KERNELS                                        \
+    template <typename Map, int kCount>                            \
+    __global__ void __launch_bounds__(affine::kBlock)              \
+        vec(const __grid_constant__ affine::operands<Map> p)       \
+    {                                                              \
+        affine::vec_body<Map, kCount>(p);                          \
+    }                                                              \
+    template <typename Map>                                        \
+    __global__ void __launch_bounds__(affine::kBlock)              \
+        same(const __grid_constant__ affine::same_operands<Map> p) \
+    {                                                              \
+        affine::same_body(p);                                      \
+    }                                                              \
+    template <typename Map>                                        \
+    __global__ void __launch_bounds__(affine::kBlock)              \
+        columns(const __grid_constant__ affine::operands<Map> p)   \
+    {                                                              \
+        affine::columns_body(p);                                   \
+    }                                                              \
+    template <typename Map>                                        \
+    __global__ void __launch_bounds__(affine::kBlock)              \
+        runs(const __grid_constant__ affine::operands<Map> p)      \
+    {                                                              \
+        affine::runs_body(p);                                      \
+    }                                                              \
+    template <typename Map>                                        \
+    __global__ void __launch_bounds__(affine::kBlock)              \
+        scalar(const __grid_constant__ affine::operands<Map> p)    \
+    {                                                              \
+        affine::scalar_body(p);                                    \
+    }                                                              \
+    template <typename Map> affine::kernels<Map> kernels_of()      \
+    {                                                              \
+        affine::kernels<Map> k = {};                               \
+        k.vec = vec<Map, affine::kUnits>;                          \
+        k.vec_one = vec<Map, 1>;                                   \
+        k.same = same<Map>;                                        \
+        k.runs = runs<Map>;                                        \
+        k.scalar = scalar<Map>;                                    \
+        if constexpr (Map::kDear) {                                \
+            k.columns = columns<Map>;                              \
+        }                                                          \
+        return k;                                                  \
     }
 
 #endif
