@@ -27,7 +27,7 @@ read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, 
         }
         all.first = all.first ? all.first : s;
         all.mixed |= s != all.first;
-        all.frameworks |= 1U << s->framework;
+        all.frameworks |= s->bit;
     }
     *r = all;
     return true;
@@ -36,7 +36,7 @@ read_all(aicf_handle *handle, PyObject *const *args, int count, aicf_tensor *t, 
 static inline bool
 has_any(const reading *r, framework of)
 {
-    return r->frameworks >> of & 1;
+    return r->frameworks & FRAMEWORK_BIT(of);
 }
 
 /* Settles what the short way of prepare did not take. False: something has to be asked, or said. */
@@ -59,72 +59,24 @@ settle_all(const aicf_op *op, aicf_tensor *t)
 }
 
 /* Tensors of ours may have a stream of their own, behind which the launch has to be. */
-static bool
-is_behind_none(PyObject *const *args, int count, aicf_stream stream)
+static __attribute__((noinline)) bool
+is_behind_none(const reading *r, PyObject *const *args, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (args[i] != Py_None && storage_of(args[i])->stream != stream) {
+        if (r->mixed || (args[i] != Py_None && storage_of(args[i])->stream != STREAM_DEFAULT)) {
             return false;
         }
     }
     return true;
 }
 
-/* The stream of a call on a device whose tensors are all of one type, where it is known without
-   Python and without waiting. */
-static inline bool
-find_stream(const reading *r, PyObject *const *args, aicf_call *call)
-{
-    if (!has_any(r, FRAMEWORK_OWN)) {
-        return stream_at_once(r->first, call->device, &call->stream);
-    }
-    call->stream = STREAM_DEFAULT;
-    return is_behind_none(args, call->op->params, STREAM_DEFAULT);
-}
-
-/* False: one stream has to wait for another. */
-static __attribute__((noinline)) bool
-launch_on_device(
-    aicf_handle *handle, const reading *r, PyObject *const *args, aicf_call *call,
-    const aicf_tensor *t, aicf_status *status)
-{
-    const source *lead = stream_lead(t, call->count);
-    if (streams_differ(t, call->count, lead) ||
-        (has_any(r, FRAMEWORK_OWN) && (r->mixed || !find_stream(r, args, call)))) {
-        return false;
-    }
-    *status = launch(handle, call, lead);
-    return true;
-}
-
-/* The same. */
-static inline bool
-launch_read(
-    aicf_handle *handle, const reading *r, PyObject *const *args, aicf_call *call,
-    const aicf_tensor *t, aicf_status *status)
-{
-    const aicf_backend *backend = backend_of_call(call);
-    if (launch_is_brief(handle, call)) {
-        *status = call->launch(call);
-    } else if (backend->host) {
-        *status = launch(handle, call, NULL);
-    } else if (
-        r->first && !r->mixed && launch_is_swift(handle, call, backend) &&
-        find_stream(r, args, call)) {
-        *status = launch_swiftly(backend->launch, call);
-    } else {
-        return launch_on_device(handle, r, args, call, t, status);
-    }
-    return true;
-}
-
-PyObject *
-attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
+/* NULL without an exception: it is no call for this, and nothing happened. */
+static inline PyObject *
+attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args, void *room)
 {
     const aicf_op *op = handle->op;
-    FRAME_ROOM(handle);
-    aicf_call *call = (aicf_call *)room;
-    aicf_tensor *t = (aicf_tensor *)(void *)(room + handle->tensors);
+    aicf_call *call = room;
+    aicf_tensor *t = (aicf_tensor *)(void *)((char *)room + handle->tensors);
     aicf_status status = aicf_ok();
     reading r;
 
@@ -133,18 +85,35 @@ attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args)
     }
     const void *begun = handle->images + (size_t)variant * op->call_size;
     if (!op->plain || !op->plain(t, call, begun) ||
-        (has_any(&r, FRAMEWORK_TORCH) && t->numel == 1)) {
+        (t->numel == 1 && has_any(&r, FRAMEWORK_TORCH))) {
         if (!settle_all(op, t)) {
             return NULL;
         }
         memcpy(call, begun, op->call_size);
         status = op->prepare(t, call);
     }
-    if (status.kind == AICF_OK && call->launch &&
-        !launch_read(handle, &r, args, call, t, &status)) {
-        return NULL;
+    if (status.kind == AICF_OK && call->launch) {
+        if ((has_any(&r, FRAMEWORK_OWN) && !backend_of_call(call)->host &&
+             !is_behind_none(&r, args, op->params)) ||
+            !launch_borrowed(handle, r.mixed ? NULL : r.first, call, t, &status)) {
+            return NULL;
+        }
     }
     return status.kind == AICF_OK            ? Py_NewRef(Py_True)
            : status.kind == AICF_UNSUPPORTED ? Py_NewRef(Py_False)
                                              : raise_status(handle, call, t, status);
+}
+
+PyObject *
+form_attempt(
+    aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (!kwnames && nargs == handle->alone) {
+        FRAME_ROOM(handle);
+        PyObject *verdict = attempt_borrowed(handle, variant, args, room);
+        if (verdict || PyErr_Occurred()) {
+            return verdict;
+        }
+    }
+    return attempt_framed(handle, variant, args, nargs, kwnames);
 }

@@ -36,4 +36,29 @@ variant_first(const aicf_op *op, const aicf_tensor *t)
     return -1;
 }
 
+/* Launches a prepared call. `all`: whose all its tensors are, NULL: of several types. False: one
+   stream has to wait for another, and nothing happened. */
+static inline bool
+launch_borrowed(
+    aicf_handle *handle, const source *all, aicf_call *call, const aicf_tensor *t,
+    aicf_status *status)
+{
+    if (launch_is_brief(handle, call)) {
+        *status = call->launch(call);
+        return true;
+    }
+    const aicf_backend *backend = backend_of_call(call);
+    if (!backend->host && all && launch_is_swift(handle, call, backend) &&
+        stream_at_once(all, call->device, &call->stream)) {
+        *status = launch_swiftly(backend->launch, call);
+        return true;
+    }
+    const source *lead = backend->host ? NULL : stream_lead(t, call->count);
+    if (lead && streams_differ(t, call->count, lead)) {
+        return false;
+    }
+    *status = launch(handle, call, lead);
+    return true;
+}
+
 #endif

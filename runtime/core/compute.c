@@ -14,6 +14,8 @@ typedef struct quick {
     aicf_call *call;
     aicf_tensor *t;      /* one a parameter: the out is the last */
     const source *lead;  /* of the first input, whose framework makes the out */
+    bool mixed;          /* others are of other types */
+    bool asks;           /* else nothing of it needs a gradient, nor carries a tangent */
     dl_managed *managed; /* the out, where it was made: in one of both forms */
     PyObject *array;
 } quick;
@@ -45,7 +47,7 @@ quick_ask(quick *q)
         if (!s || !s->read || s->refused || s->framework == FRAMEWORK_OWN) {
             return STEP_NOT; /* ours may have a stream of their own */
         }
-        if (s->framework != FRAMEWORK_TORCH) {
+        if (!q->asks || s->framework != FRAMEWORK_TORCH) {
             continue;
         }
         if (!torch && torch_ask_forward(core)) {
@@ -72,6 +74,9 @@ quick_borrow(quick *q)
         }
     }
     q->lead = tensor_source(&q->t[0]);
+    for (int i = 1; i < q->count; i++) {
+        q->mixed |= tensor_source(&q->t[i]) != q->lead;
+    }
     return true;
 }
 
@@ -152,22 +157,6 @@ quick_make(quick *q, const aicf_inferred *out)
     return STEP_DONE;
 }
 
-/* Launches a prepared call. False: one stream has to wait for another, and nothing happened. */
-static bool
-launch_borrowed(aicf_handle *handle, aicf_call *call, const aicf_tensor *t, aicf_status *status)
-{
-    if (launch_is_brief(handle, call)) {
-        *status = call->launch(call);
-        return true;
-    }
-    const source *lead = backend_of_call(call)->host ? NULL : stream_lead(t, call->count);
-    if (lead && streams_differ(t, call->count, lead)) {
-        return false;
-    }
-    *status = launch(handle, call, lead);
-    return true;
-}
-
 /* Up to the launch, with all that is checked. */
 static step
 quick_run(quick *q, aicf_status *status)
@@ -187,8 +176,10 @@ quick_run(quick *q, aicf_status *status)
         return made;
     }
     const void *begun = q->handle->images + (size_t)variant * op->call_size;
-    bool ready = op->plain(q->t, q->call, begun);
-    return ready && launch_borrowed(q->handle, q->call, q->t, status) ? STEP_DONE : STEP_NOT;
+    const source *all = q->mixed ? NULL : q->lead;
+    return op->plain(q->t, q->call, begun) && launch_borrowed(q->handle, all, q->call, q->t, status)
+               ? STEP_DONE
+               : STEP_NOT;
 }
 
 /* What the caller gets. */
@@ -224,7 +215,7 @@ quick_end(quick *q)
 }
 
 PyObject *
-compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames)
+compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames, bool asks)
 {
     const int inputs = handle->op->inputs;
     bool named = kwnames && PyTuple_Size(kwnames) == 1 &&
@@ -237,6 +228,7 @@ compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames)
         .handle = handle,
         .args = args,
         .count = inputs + named,
+        .asks = asks,
         .call = (aicf_call *)room,
         .t = (aicf_tensor *)(void *)(room + handle->tensors),
     };

@@ -92,6 +92,8 @@ typedef enum framework {
     FRAMEWORK_TVM
 } framework;
 
+#define FRAMEWORK_BIT(framework) (1U << (framework))
+
 /* Writes the head of an aicf_tensor; not 0: it refuses, with an exception. */
 typedef int reader(void *object, void *tensor);
 
@@ -103,6 +105,7 @@ struct source {
     reader *read;                /* runs no Python; NULL: ask the protocols */
     const dl_exchange *exchange; /* NULL: none, or not to be trusted */
     uint8_t framework;
+    uint8_t bit;     /* FRAMEWORK_BIT of that */
     uint8_t refused; /* aicf_check: no tensor of the type is taken */
     bool linked;     /* into its bucket */
     int references;  /* the table's, and one of what `weak` calls */
@@ -148,11 +151,14 @@ struct aicf_handle {
     size_t tensors;         /* where they lie in a frame's room */
     PyObject *result;       /* the NamedTuple of several outs, made once */
     size_t room;            /* bytes of a frame's arrays where there are no lists */
-    uint64_t warm;          /* kernels that were launched before, by kernel and variant */
-    int16_t free_type;      /* which part of a suffix `dtype=` says, -1: none */
-    bool plain_call;        /* nothing but tensors is asked for: they may stand as they came */
-    bool optional_outs;     /* every out is optional */
-    bool lone_out;          /* one out, the only thing written; `images` and op->plain are there */
+    Py_ssize_t alone;       /* params, -1 where `images` is NULL */
+    int64_t brief_work; /* what a launch that is soon over has less of, and the kernels that run */
+    uint64_t brief;     /*    on the host with nothing to set, of the first 64 */
+    uint64_t warm;      /* kernels that were launched before, by kernel and variant */
+    int16_t free_type;  /* which part of a suffix `dtype=` says, -1: none */
+    bool plain_call;    /* nothing but tensors is asked for: they may stand as they came */
+    bool optional_outs; /* every out is optional */
+    bool lone_out;      /* one out, the only thing written; `images` and op->plain are there */
 };
 
 /* The options of every call, after the op's own names. */
@@ -434,9 +440,8 @@ enum { LONG_BYTES = 64 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
 static inline bool
 launch_is_brief(const aicf_handle *handle, const aicf_call *call)
 {
-    const aicf_backend *backend = backend_of_call(call);
-    return call->work < (call->op->elementwise ? LONG_BYTES : LONG_BYTES_COMPUTED) &&
-           backend->host && !backend->enter && !call->workspace_size && !handle->core->sync;
+    return call->work < handle->brief_work && call->kernel < 64 &&
+           handle->brief >> call->kernel & 1 && !call->workspace_size;
 }
 
 /* A bit for each kernel and dtype, of handle->warm. */
@@ -468,13 +473,15 @@ launch_swiftly(aicf_launch_fn *function, const aicf_call *call)
 
 const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 
-/* The current stream of the framework, where that is asked without Python; false: it is not. */
+/* The current stream of the framework, where that is asked without Python; false: it is not. Of
+   tensors of ours that no stream of their own is behind, the default one. */
 static inline bool
 stream_at_once(const source *lead, aicf_device device, aicf_stream *stream)
 {
     void *found = NULL;
     if (!lead->exchange || !lead->exchange->stream) {
-        return false;
+        *stream = STREAM_DEFAULT;
+        return lead->framework == FRAMEWORK_OWN;
     }
     if (lead->exchange->stream(device.type, device.index, &found) != 0) {
         PyErr_Clear();
@@ -531,16 +538,22 @@ PyObject *refuse_reduce(PyObject *self, PyObject *protocol);
 
 /* ---- forms (forms.c, bound.c, tensor.c) ------------------------------------------------------ */
 
-/* attempt.c: the typed form of a call of tensors alone that can all be borrowed. NULL without an
-   exception: it is no such call, and nothing happened. Requires handle->images. */
-PyObject *attempt_borrowed(aicf_handle *handle, int variant, PyObject *const *args);
-/* compute.c: the generic form of such a call, with the out by name or without. NULL without an
-   exception: as above. Requires handle->lone_out, and the inputs by position. */
-PyObject *compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames);
+/* The typed form: in attempt.c where tensors alone were given that can all be borrowed, else by a
+   frame. */
 PyObject *form_attempt(
     aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *attempt_framed(
+    aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* compute.c: the generic form of tensors that can all be borrowed, with the out by name or without.
+   NULL without an exception: it is no such call, and nothing happened. Requires handle->lone_out,
+   and the inputs by position. */
+PyObject *
+compute_borrowed(aicf_handle *handle, PyObject *const *args, PyObject *kwnames, bool asks);
 PyObject *
 form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* The same for callers who know that no gradient is wanted and no tangent is there. */
+PyObject *
+form_unasked(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *
 form_explain(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *

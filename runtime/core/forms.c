@@ -14,8 +14,8 @@ frame_run(frame *f)
     return status.kind == AICF_OK ? frame_launch(f) : status;
 }
 
-static __attribute__((noinline)) PyObject *
-attempt(
+PyObject *
+attempt_framed(
     aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     FRAME_ROOM(handle);
@@ -37,19 +37,6 @@ attempt(
     }
     frame_end(&f);
     return verdict;
-}
-
-PyObject *
-form_attempt(
-    aicf_handle *handle, int variant, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    if (handle->images && !kwnames && nargs == handle->op->params) {
-        PyObject *verdict = attempt_borrowed(handle, variant, args);
-        if (verdict || PyErr_Occurred()) {
-            return verdict;
-        }
-    }
-    return attempt(handle, variant, args, nargs, kwnames);
 }
 
 /* ---- outs that are left out ------------------------------------------------------------------ */
@@ -283,7 +270,19 @@ PyObject *
 form_compute(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     if (handle->lone_out && nargs == handle->op->inputs) {
-        PyObject *out = compute_borrowed(handle, args, kwnames);
+        PyObject *out = compute_borrowed(handle, args, kwnames, true);
+        if (out || PyErr_Occurred()) {
+            return out;
+        }
+    }
+    return compute_framed(handle, args, nargs, kwnames);
+}
+
+PyObject *
+form_unasked(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (handle->lone_out && nargs == handle->op->inputs) {
+        PyObject *out = compute_borrowed(handle, args, kwnames, false);
         if (out || PyErr_Occurred()) {
             return out;
         }

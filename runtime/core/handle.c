@@ -208,9 +208,24 @@ capability(const aicf_op *op)
 }
 
 static PyObject *
+module_unasked(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const aicf_module *state = PyModule_GetState(module);
+    return form_unasked(state->handle, args, nargs, kwnames);
+}
+
+static PyMethodDef unasked_method = {"_unasked", AICF_FUNCTION(module_unasked), NULL};
+
+/* `capability`; and for the package's own Python `_unasked`, the generic form of callers who have
+   asked about gradients. */
+static PyObject *
 module_getattr(PyObject *module, PyObject *name)
 {
     const aicf_module *state = PyModule_GetState(module);
+    if (state && state->handle && PyUnicode_Check(name) &&
+        PyUnicode_CompareWithASCIIString(name, "_unasked") == 0) {
+        return PyCFunction_NewEx(&unasked_method, module, NULL);
+    }
     if (!state || !state->handle || !PyUnicode_Check(name) ||
         PyUnicode_CompareWithASCIIString(name, "capability") != 0) {
         PyErr_Format(
@@ -248,6 +263,7 @@ handle_create(const aicf_op *op)
         return NULL;
     }
     handle->references = 1;
+    handle->alone = -1;
     handle->op = op;
     handle->names = (PyObject **)(handle + 1);
     handle->sources = (const source **)((char *)handle->names + names);
@@ -276,7 +292,22 @@ images_make(aicf_handle *handle)
     for (int v = 0; v < op->variants; v++) {
         aicf_call_init((aicf_call *)(handle->images + (size_t)v * op->call_size), op, v);
     }
+    handle->alone = op->params;
     return 0;
+}
+
+/* Which launches are brief. */
+static void
+brief_find(aicf_handle *handle)
+{
+    const aicf_op *op = handle->op;
+    handle->brief_work = op->elementwise ? LONG_BYTES : LONG_BYTES_COMPUTED;
+    for (int k = 0; k < op->kernel_count && k < 64 && !handle->core->sync; k++) {
+        const aicf_backend *backend = op->backends[op->kernels[k].backend].backend;
+        if (backend->host && !backend->enter) {
+            handle->brief |= UINT64_C(1) << k;
+        }
+    }
 }
 
 aicf_handle *
@@ -288,8 +319,9 @@ handle_open(PyObject *module, const aicf_op *op)
         if (!handle->core || names_fill(handle) < 0 || images_make(handle) < 0 ||
             module_extend(module) < 0) {
             handle_close(handle);
-            handle = NULL;
+            return NULL;
         }
+        brief_find(handle);
     }
     return handle;
 }

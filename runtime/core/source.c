@@ -295,6 +295,7 @@ source_find(core_state *core, PyObject *object)
         s->read = fresh.read;
         s->exchange = fresh.exchange;
         s->framework = fresh.framework;
+        s->bit = FRAMEWORK_BIT(fresh.framework);
         s->refused = fresh.refused;
         s->weak = weak;
         known = source_publish(core, bucket, s, type);

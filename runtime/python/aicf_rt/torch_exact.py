@@ -35,7 +35,7 @@ def {name}(_keyset, {taken}):
         return _general(_keyset, {given})
     if _keyset.raw_repr() in _plain:
         try:
-            return _module.generic({given})
+            return _module.unasked({given})
         except _Unsupported as error:
             return _functional.refused(({tensors},), {kwargs}, error)
     return _general(_keyset, {given})

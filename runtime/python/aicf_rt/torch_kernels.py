@@ -74,9 +74,10 @@ any_requires_grad: Callable[..., bool] = getattr(torch._C, "_any_requires_grad",
 class Module:
     """The functions of an op's module, which is imported when the first of them is asked for."""
 
-    __slots__ = ("generic", "infer", "package", "row", "typed")
+    __slots__ = ("generic", "infer", "package", "row", "typed", "unasked")
 
     generic: Kernel
+    unasked: Kernel  # the same for callers who know that nothing is recorded
     infer: Kernel
     typed: dict[torch.dtype, Kernel]  # the typed functions by the dtype of `row.lead`
 
@@ -89,7 +90,7 @@ class Module:
             raise AttributeError(name)
         module = importlib.import_module(f"{self.package}.{self.row.name}")
         self.generic, self.infer = getattr(module, self.row.name), module.infer
-        self.typed = self._typed(module)
+        self.typed, self.unasked = self._typed(module), module._unasked
         return object.__getattribute__(self, name)
 
     def _typed(self, module: ModuleType) -> dict[torch.dtype, Kernel]:
