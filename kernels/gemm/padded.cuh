@@ -4,7 +4,7 @@
 #ifndef AICF_GEMM_PADDED_CUH
 #define AICF_GEMM_PADDED_CUH
 
-#include "gemm.cuh"
+#include "batches.cuh"
 
 #include <aicf/cuda/copy_engine.cuh>
 #include <aicf/cuda/shift.cuh>
@@ -148,16 +148,15 @@ launch_lines(line_copies copies, aicf_stream stream)
 // ---- operands -----------------------------------------------------------------------------------
 
 // An operand of a problem, to be looked at and replaced: `lines` of `length` neighbours.
-template <typename T> struct placed {
-    const T *data;
+struct placed {
+    const uint16_t *data;
     int64_t length, lines, pitch;
     int64_t *batch;
 };
 
 // Whether the copy engine takes it as it lies; backwards is for the launcher to walk.
-template <typename T>
-bool
-engine_takes(const problem<T> &p, const placed<T> &x)
+inline bool
+engine_takes(const halves &p, const placed &x)
 {
     bool takes =
         phase_of(x.data) == 0 && (x.lines == 1 || (x.pitch > 0 && x.pitch % kChunkLanes == 0));
@@ -171,10 +170,10 @@ engine_takes(const problem<T> &p, const placed<T> &x)
 struct room {
     char *next;
 
-    template <typename T> T *take(int64_t count)
+    uint16_t *take(int64_t count)
     {
-        T *taken = reinterpret_cast<T *>(next);
-        next += ceil_div(count * static_cast<int64_t>(sizeof(T)), kLineBytes) * kLineBytes;
+        uint16_t *taken = reinterpret_cast<uint16_t *>(next);
+        next += ceil_div(count * 2, kLineBytes) * kLineBytes;
         return taken;
     }
 };
@@ -182,11 +181,10 @@ struct room {
 // The copy between `x` and lines in `from_room`, of a pitch on the L2's lines; x becomes that
 // place. Dims that x does not walk, of stride 0, are not copied. `out`: the copy is from there to
 // x.
-template <typename T>
-line_copy
-move_to(room &from_room, const problem<T> &p, placed<T> &x, bool out)
+inline line_copy
+move_to(room &from_room, const halves &p, placed &x, bool out)
 {
-    constexpr int64_t kLine = kLineBytes / static_cast<int>(sizeof(T));
+    constexpr int64_t kLine = kLineBytes / 2;
     line_copy c = {};
     int64_t pitch = ceil_div(x.length, kLine) * kLine, step = x.lines * pitch;
     c.length = x.length;
@@ -203,9 +201,9 @@ move_to(room &from_room, const problem<T> &p, placed<T> &x, bool out)
         x.batch[dim] = step;
         step *= p.batch_sizes[dim];
     }
-    T *place = from_room.take<T>(step);
-    c.from = reinterpret_cast<const uint16_t *>(out ? place : x.data);
-    c.to = reinterpret_cast<uint16_t *>(out ? const_cast<T *>(x.data) : place);
+    uint16_t *place = from_room.take(step);
+    c.from = out ? place : x.data;
+    c.to = out ? const_cast<uint16_t *>(x.data) : place;
     (out ? c.to_pitch : c.from_pitch) = x.pitch;
     (out ? c.from_pitch : c.to_pitch) = pitch;
     x.data = place;

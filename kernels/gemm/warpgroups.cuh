@@ -58,14 +58,14 @@ struct tile_shape {
 };
 
 // The problem as the device sees it.
-template <typename T> struct plan {
+struct plan {
     int m, n;
     int slabs;             // of K, kDepth each
     int m_groups, n_tiles; // tiles along m counted in groups of kShare
     int tiles;             // groups of all matrices
     int a_bytes;           // of a's boxes in a stage: M may be less than its rows
     int a_step, b_step;    // from a matrix to the next in the maps: 0 or 1
-    const T *bias, *c;     // may be NULL
+    const void *bias, *c;  // may be NULL
     int64_t c_pitch, c_step;
     bool c_pairs; // pairs of c lie on 4 bytes, and N is even
     float alpha, beta;
@@ -79,9 +79,9 @@ struct corner {
 
 // Bands of 8 tiles along n are walked along m: the columns of b that the blocks work on stay in the
 // L2.
-template <class S, typename T>
+template <class S>
 __device__ inline corner
-corner_of(const plan<T> &p, int index, int rank)
+corner_of(const plan &p, int index, int rank)
 {
     constexpr int kBandTiles = 8;
     int tiles = p.m_groups * p.n_tiles, matrix = index / tiles;
@@ -141,11 +141,11 @@ first_slab(int rank)
 // ---- the producer -------------------------------------------------------------------------------
 
 // One slab of a tile into a stage.
-template <class S, bool kATurned, bool kBTurned, typename T>
+template <class S, bool kATurned, bool kBTurned>
 __device__ inline void
 load_slab(
     const shared_memory<S> &shared, int stage, const CUtensorMap *a, const CUtensorMap *b,
-    const plan<T> &p, const corner &at, int k, int rank)
+    const plan &p, const corner &at, int k, int rank)
 {
     constexpr int kCols = S::kCols / S::kShare; // of b that this block loads
     int column = S::kShare > 1 ? rank * kCols : 0;
@@ -172,10 +172,10 @@ load_slab(
 }
 
 // One thread: fills the stages for all of this block's tiles.
-template <class S, bool kATurned, bool kBTurned, typename T>
+template <class S, bool kATurned, bool kBTurned>
 __device__ inline void
 produce(
-    const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b, const plan<T> &p,
+    const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b, const plan &p,
     int rank)
 {
     ring<S::kStages> place;
@@ -293,13 +293,14 @@ scatter(
 template <class S, typename T> struct bias_words {
     uint32_t word[S::kPanels];
 
-    __device__ void load(const plan<T> &p, int column)
+    __device__ void load(const plan &p, int column)
     {
+        const T *bias = static_cast<const T *>(p.bias);
 #pragma unroll
         for (int i = 0; i < S::kPanels; i++) {
             int n = column + i * kPanel + static_cast<int>(threadIdx.x) % 32 * 2;
-            float low = n < p.n ? to_f32(p.bias[n]) : 0.0f;
-            float high = n + 1 < p.n ? to_f32(p.bias[n + 1]) : 0.0f;
+            float low = n < p.n ? to_f32(bias[n]) : 0.0f;
+            float high = n + 1 < p.n ? to_f32(bias[n + 1]) : 0.0f;
             word[i] = pair_of(low, high, T{});
         }
     }
@@ -326,10 +327,10 @@ load_c(const T *c, int inside, bool pairs)
 // sums += beta * c.
 template <class S, typename T>
 __device__ inline void
-add_c(float (&sums)[S::kSums], const plan<T> &p, const corner &at, int consumer)
+add_c(float (&sums)[S::kSums], const plan &p, const corner &at, int consumer)
 {
     int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
-    const T *c = p.c + at.matrix * p.c_step + m * p.c_pitch + n;
+    const T *c = static_cast<const T *>(p.c) + at.matrix * p.c_step + m * p.c_pitch + n;
 #pragma unroll
     for (int half = 0; half < 2; half++, c += 8 * p.c_pitch) {
         int inside = m + 8 * half < p.m ? p.n - n : 0;
@@ -348,7 +349,7 @@ template <class S, typename T>
 __device__ inline void
 finish(
     uint32_t (&packed)[S::kSums / 2], float (&sums)[S::kSums], const bias_words<S, T> &bias,
-    const plan<T> &p, const corner &at, int consumer)
+    const plan &p, const corner &at, int consumer)
 {
     if (p.alpha != 1.0f) {
 #pragma unroll
@@ -357,7 +358,7 @@ finish(
         }
     }
     if (p.c) {
-        add_c<S>(sums, p, at, consumer);
+        add_c<S, T>(sums, p, at, consumer);
     }
     if (p.bias) {
 #pragma unroll
@@ -411,8 +412,7 @@ template <class S> struct late_store {
 template <class S, typename T, bool kATurned, bool kBTurned>
 __device__ inline void
 consume(
-    const shared_memory<S> &shared, const CUtensorMap *out, const plan<T> &p, int consumer,
-    int rank)
+    const shared_memory<S> &shared, const CUtensorMap *out, const plan &p, int consumer, int rank)
 {
     late_store<S> late;
     ring<S::kStages> place;
@@ -442,7 +442,7 @@ consume(
                 return;
             }
         }
-        finish<S>(late.packed, sums, bias, p, at, consumer);
+        finish<S, T>(late.packed, sums, bias, p, at, consumer);
         late.at = at;
         late.next = 0;
     }
@@ -458,8 +458,7 @@ consume(
 template <class S, typename T, bool kATurned, bool kBTurned>
 __device__ inline void
 consume_panel(
-    const shared_memory<S> &shared, const CUtensorMap *out, const plan<T> &p, int consumer,
-    int rank)
+    const shared_memory<S> &shared, const CUtensorMap *out, const plan &p, int consumer, int rank)
 {
     using panel = tile_shape<S::kConsumers, kPanel, 1, 1>;
     corner at = corner_of<S>(p, static_cast<int>(blockIdx.x) / S::kCluster, rank), mine = at;
@@ -478,7 +477,7 @@ consume_panel(
         scatter(own, sums, shared, rank);
     }
     uint32_t packed[panel::kSums / 2];
-    finish<panel>(packed, own, bias, p, mine, consumer);
+    finish<panel, T>(packed, own, bias, p, mine, consumer);
     store_panel<0>(
         packed, shared.out(consumer, 0), out, mine.n, mine.m + consumer * kConsumerRows,
         mine.matrix, 1 + consumer);
@@ -489,9 +488,9 @@ consume_panel(
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
-template <class S, typename T>
+template <class S>
 __device__ inline void
-init_barriers(const shared_memory<S> &shared, const plan<T> &p, int rank)
+init_barriers(const shared_memory<S> &shared, const plan &p, int rank)
 {
     shared.barriers().init(S::kConsumers * (kWarpgroup / 32) * S::kShare);
     if constexpr (S::kSplit > 1) {
@@ -512,7 +511,7 @@ template <class S, typename T, bool kATurned, bool kBTurned>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-    const __grid_constant__ CUtensorMap out, const __grid_constant__ plan<T> p)
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ plan p)
 {
     extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
     shared_memory<S> shared = {ptx::shared_address(bytes)};

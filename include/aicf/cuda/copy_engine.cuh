@@ -4,12 +4,10 @@
 #define AICF_CUDA_COPY_ENGINE_CUH
 
 #include <cstdint>
-#include <type_traits>
 
 #include <cuda.h>
 
 #include <aicf/cuda/launch.cuh>
-#include <aicf/cuda/numeric.cuh>
 
 namespace aicf {
 
@@ -49,52 +47,48 @@ encoder_of_maps()
     return known;
 }
 
-template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-template <> constexpr CUtensorMapDataType kMapType<float> = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-template <> constexpr CUtensorMapDataType kMapType<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-template <>
-constexpr CUtensorMapDataType kMapType<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-
-// `count` matrices of `lines` lines of `length` neighbours; pitch and step are the distances of
-// lines and of matrices. Requires an address, a pitch where there are several lines and a step
-// where there are several matrices that are multiples of 16 bytes and above 0.
-template <typename T> struct matrices {
-    const T *data;
+// `count` matrices of `lines` lines of `length` neighbours of a type of `size` bytes; pitch and
+// step are the distances of lines and of matrices, in elements. Requires an address, a pitch where
+// there are several lines and a step where there are several matrices that are multiples of 16
+// bytes and above 0.
+struct matrices {
+    const void *data;
     int64_t length, lines, count;
     int64_t pitch, step;
+    int size;
+    CUtensorMapDataType type;
 };
 
 // Whether all lines begin where a line of the L2 does, if the first does.
-template <typename T>
-bool
-on_lines(const matrices<T> &m)
+inline bool
+on_lines(const matrices &m)
 {
-    return m.lines == 1 || m.pitch * static_cast<int64_t>(sizeof(T)) % kLineBytes == 0;
+    return m.lines == 1 || m.pitch * m.size % kLineBytes == 0;
 }
 
 // A map of matrices that are moved in boxes of `lines` times 128 bytes, whose 16-byte chunks lie
 // swizzled in shared memory: chunk c of line l at chunk c ^ (l % 8). The L2 fetches 256 bytes at a
 // time, or 128 where lines straddle its own (there 256 is a fifth slower on an H200).
-template <typename T>
-aicf_status
-encode_map(CUtensorMap *map, const matrices<T> &m, int lines)
+inline aicf_status
+encode_map(CUtensorMap *map, const matrices &m, int lines)
 {
     map_encoder encode = encoder_of_maps();
     if (!encode) {
         return status_of(cudaErrorNotSupported);
     }
-    constexpr int64_t kUnit = kEngineBytes / static_cast<int>(sizeof(T));
-    int64_t pitch = m.lines > 1 ? m.pitch : ceil_div(m.length, kUnit) * kUnit;
+    int64_t unit = kEngineBytes / m.size;
+    int64_t pitch = m.lines > 1 ? m.pitch : ceil_div(m.length, unit) * unit;
     int64_t step = m.count > 1 ? m.step : pitch;
     const cuuint64_t sizes[3] = {
         static_cast<cuuint64_t>(m.length), static_cast<cuuint64_t>(m.lines),
         static_cast<cuuint64_t>(m.count)};
     const cuuint64_t pitches[2] = {
-        static_cast<cuuint64_t>(pitch) * sizeof(T), static_cast<cuuint64_t>(step) * sizeof(T)};
-    const cuuint32_t box[3] = {kLineBytes / sizeof(T), static_cast<cuuint32_t>(lines), 1};
+        static_cast<cuuint64_t>(pitch * m.size), static_cast<cuuint64_t>(step * m.size)};
+    const cuuint32_t box[3] = {
+        static_cast<cuuint32_t>(kLineBytes / m.size), static_cast<cuuint32_t>(lines), 1};
     const cuuint32_t every[3] = {1, 1, 1};
     CUresult result = encode(
-        map, kMapType<T>, 3, const_cast<T *>(m.data), sizes, pitches, box, every,
+        map, m.type, 3, const_cast<void *>(m.data), sizes, pitches, box, every,
         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
         on_lines(m) ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
