@@ -54,20 +54,22 @@ constexpr shape_of_tiles kTiles = {
      {{kernel_of<S, __half, false, false>(), kernel_of<S, __half, false, true>()},
       {kernel_of<S, __half, true, false>(), kernel_of<S, __half, true, true>()}}}};
 
-constexpr const shape_of_tiles
-    &kWide = kTiles<tile_shape<2, 256, 4, 2, 1, 128, 2>>,   // the least traffic with the L2
-    &kSquare = kTiles<tile_shape<2, 128, 6, 2, 1, 128, 2>>, // where wide's last wave is thin
-        &kLow = kTiles<tile_shape<1, 128, 8, 1>>,           // more blocks for small outs
-            &kLowShare =
-                kTiles<tile_shape<1, 128, 8, 1, 1, 64, 2>>, // for pitches off the L2's lines
-                &kNarrow =
-                    kTiles<tile_shape<2, 64, 8, 1>>, // few rows: b is read half as often as by
-                                                     // `small`
-                                                         &kSmall = kTiles<tile_shape<1, 64, 12, 1>>,
-    &kQuartered = kTiles<tile_shape<2, 256, 4, 1, 4>>,  // few large tiles: four blocks each
-        &kHalved = kTiles<tile_shape<1, 64, 10, 1, 2>>, // M <= 64, few columns: two blocks a tile
-            &kFew = kTiles<tile_shape<1, 64, 20, 1, 1, 16>>, // M <= 16: b streams through 200 KB
-                &kFewHalved = kTiles<tile_shape<1, 64, 8, 1, 2, 16>>; // M <= 16 and few columns
+// The least traffic with the L2 a product.
+constexpr auto &kWide = kTiles<tile_shape<2, 256, 4, 2, 1, 128, 2>>;
+// Where wide's last wave is thin.
+constexpr auto &kSquare = kTiles<tile_shape<2, 128, 6, 2, 1, 128, 2>>;
+// More blocks for small outs; by two that share b, for pitches off the L2's lines.
+constexpr auto &kLow = kTiles<tile_shape<1, 128, 8, 1>>;
+constexpr auto &kLowShare = kTiles<tile_shape<1, 128, 8, 1, 1, 64, 2>>;
+// Few rows: b is read half as often as by kSmall.
+constexpr auto &kNarrow = kTiles<tile_shape<2, 64, 8, 1>>;
+constexpr auto &kSmall = kTiles<tile_shape<1, 64, 12, 1>>;
+// Few large tiles: four blocks each. M <= 64 and few columns: two.
+constexpr auto &kQuartered = kTiles<tile_shape<2, 256, 4, 1, 4>>;
+constexpr auto &kHalved = kTiles<tile_shape<1, 64, 10, 1, 2>>;
+// M <= 16: b streams through 200 KB; and by two blocks a tile, where columns are few.
+constexpr auto &kFew = kTiles<tile_shape<1, 64, 20, 1, 1, 16>>;
+constexpr auto &kFewHalved = kTiles<tile_shape<1, 64, 8, 1, 2, 16>>;
 
 // ---- one launch ---------------------------------------------------------------------------------
 
