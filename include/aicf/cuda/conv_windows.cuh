@@ -1,0 +1,100 @@
+// The copy engine of sm_90a on windows: maps of a field N H W C, of which one instruction brings
+// eights of channels at one tap of the windows at as many places as a tile has rows, wherever rows
+// and images end among them. What is outside of the field comes as zeros.
+#ifndef AICF_CUDA_CONV_WINDOWS_CUH
+#define AICF_CUDA_CONV_WINDOWS_CUH
+
+#include <aicf/conv.h>
+
+#include <aicf/cuda/copy_engine.cuh>
+#include <aicf/cuda/ptx_sm_90a.cuh>
+
+namespace aicf::conv {
+
+using window_encoder = decltype(&cuTensorMapEncodeIm2col);
+
+// As encoder_of_maps of copy_engine.cuh.
+inline window_encoder
+encoder_of_windows()
+{
+    static window_encoder answer = nullptr;
+    window_encoder known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
+    if (known) {
+        return known;
+    }
+    void *function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeIm2col", &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t error =
+        cudaGetDriverEntryPoint("cuTensorMapEncodeIm2col", &function, cudaEnableDefault, &found);
+#endif
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    known =
+        found == cudaDriverEntryPointSuccess ? reinterpret_cast<window_encoder>(function) : nullptr;
+    __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+// A map of the dense field of c, channels innermost, that is read in boxes of 128 bytes of channels
+// at `places` places, swizzled as encode_map's. A box's corner is the element of its first place at
+// the first tap; other taps are offsets from there. Requires of each axis that it is padded alike
+// at both ends, by less than 128, a step of at most 8, and all taps within 128 elements.
+template <typename T>
+aicf_status
+encode_windows(CUtensorMap *map, const aicf_conv &c, int places)
+{
+    window_encoder encode = encoder_of_windows();
+    if (!encode) {
+        return status_of(cudaErrorNotSupported);
+    }
+    const int64_t channels = c.channels * c.groups;
+    const cuuint64_t sizes[4] = {
+        static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(c.x.size),
+        static_cast<cuuint64_t>(c.y.size), static_cast<cuuint64_t>(c.images)};
+    const cuuint64_t column = sizes[0] * sizeof(T), row = column * sizes[1];
+    const cuuint64_t pitches[3] = {column, row, row * sizes[2]};
+    // Where the first tap of a window may lie: from here, to as far from the field's end.
+    const aicf_conv_axis *axes[2] = {&c.x, &c.y};
+    int lower[2], upper[2];
+    cuuint32_t every[4] = {1, 1, 1, 1};
+    for (int i = 0; i < 2; i++) {
+        const aicf_conv_axis &a = *axes[i];
+        lower[i] = static_cast<int>(a.first);
+        upper[i] = static_cast<int>(-a.first - (a.taps - 1) * a.tap_step);
+        every[1 + i] = static_cast<cuuint32_t>(a.step);
+    }
+    CUresult result = encode(
+        map, kMapType<T>, 4, c.field, sizes, pitches, lower, upper, kLineBytes / sizeof(T),
+        static_cast<cuuint32_t>(places), every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return status_of(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+} // namespace aicf::conv
+
+namespace aicf::ptx {
+
+// Channels from `channel` on of the places from that whose first tap is at (x, y, image) on, at the
+// tap (tap_x, tap_y) elements from there; the bytes count towards `barrier`.
+__device__ inline void
+windows_load(
+    uint32_t to, const CUtensorMap *map, int channel, int x, int y, int image, uint16_t tap_x,
+    uint16_t tap_y, uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(image), "h"(tap_x), "h"(tap_y)
+        : "memory");
+}
+
+} // namespace aicf::ptx
+
+#endif
