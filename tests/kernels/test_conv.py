@@ -81,6 +81,9 @@ CONVS = [
     Conv((1, 3, 20, 22), (64, 3, 7, 7), (2, 2), (3, 3)),
     Conv((2, 12, 8, 8), (12, 1, 3, 3), pad=(1, 1), groups=12),
     Conv((2, 8, 9, 8), (24, 1, 3, 5), (2, 1), (1, 2), (1, 2), 8),
+    Conv((3, 64, 9, 10), (136, 64, 3, 3), (2, 2), (1, 1)),  # 64 channels: warpgroups
+    Conv((2, 128, 7, 9), (264, 128, 2, 3), pad=(1, 2), dilation=(2, 1)),
+    Conv((5, 64, 11, 6), (72, 64, 3, 1), (3, 2), (2, 0), (1, 1)),
     Conv((1, 300, 2, 3), (7, 300, 2, 2)),  # more channels than a tile is deep
     Conv((1, 4, 3, 150), (4, 4, 1, 5), pad=(0, 2)),  # a row longer than a CPU's tile
     Conv((1, 1, 1, 1), (1, 1, 1, 1)),
@@ -315,6 +318,51 @@ def test_nan_reaches_its_windows_and_no_others(device: str, dtype: str, layout: 
     call("conv2d", dtype, laid(x, dtype, device, layout), laid(w, dtype, device, layout), None,
          out, **c.named)  # fmt: skip
     assert_close(array_of(out), array_of(c.forward(x, w)), dtype, f"conv2d {layout}", 1e-4)
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+# Of every shape of tiles: ResNet-50's, 32 images.
+LAYERS = [
+    Conv((32, 3, 224, 224), (64, 3, 7, 7), (2, 2), (3, 3)),
+    Conv((32, 64, 56, 56), (64, 64, 1, 1)),
+    Conv((32, 64, 56, 56), (64, 64, 3, 3), pad=(1, 1)),
+    Conv((32, 64, 56, 56), (256, 64, 1, 1)),
+    Conv((32, 256, 56, 56), (128, 256, 1, 1)),
+    Conv((32, 128, 56, 56), (128, 128, 3, 3), (2, 2), (1, 1)),
+    Conv((32, 1024, 14, 14), (256, 1024, 1, 1)),
+    Conv((32, 512, 7, 7), (512, 512, 3, 3), pad=(1, 1)),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-conv2d-values")
+@pytest.mark.parametrize("layout", ["dense", "nhwc"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("c", LAYERS, ids=str)
+def test_layers(c: Conv, dtype: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside torch on the GPU in f32, whose own error is as large as ours may be."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    last = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+
+    def made(shape: Shape, seed: int) -> torch.Tensor:
+        source = torch.Generator("cuda").manual_seed(seed)
+        x = torch.randn(shape, generator=source, device="cuda").to(DTYPES[dtype])
+        return x.contiguous(memory_format=last)
+
+    def check(got: torch.Tensor, want: torch.Tensor, k: int) -> None:
+        bound = 8 * math.sqrt(k) * (2.0**-8 if dtype == "bf16" else 2.0**-18)
+        assert float((got.float() - want).abs().max()) <= bound, f"{c} {dtype} {layout}"
+
+    x, w, gy = made(c.x, 1), made(c.w, 2), made(c.outs(), 3)
+    out, gx, gw = (torch.full_like(t, math.nan) for t in (gy, x, w))
+    call("conv2d", dtype, x, w, None, out, **c.named)
+    call("conv2d_dx", dtype, gy, w, gx, **c.size, **c.named)
+    call("conv2d_dw", dtype, gy, x, gw, **c.window, **c.named)
+    wide = [t.float() for t in (x, w, gy)]
+    check(out, c.forward(wide[0], wide[1]), depth(c))
+    check(gx, conv2d_dx(wide[2], wide[1], **c.size, **c.named), depth(c) * c.w[0] // c.w[1])
+    check(gw, conv2d_dw(wide[2], wide[0], **c.window, **c.named), gy.numel() // c.w[0])
 
 
 # ---- bits ----------------------------------------------------------------------------------------
