@@ -84,6 +84,7 @@ CONVS = [
     Conv((3, 64, 9, 10), (136, 64, 3, 3), (2, 2), (1, 1)),  # 64 channels: warpgroups
     Conv((2, 128, 7, 9), (264, 128, 2, 3), pad=(1, 2), dilation=(2, 1)),
     Conv((5, 64, 11, 6), (72, 64, 3, 1), (3, 2), (2, 0), (1, 1)),
+    Conv((3, 24, 9, 8), (128, 24, 3, 2), pad=(0, 1), dilation=(1, 2)),
     Conv((1, 300, 2, 3), (7, 300, 2, 2)),  # more channels than a tile is deep
     Conv((1, 4, 3, 150), (4, 4, 1, 5), pad=(0, 2)),  # a row longer than a CPU's tile
     Conv((1, 1, 1, 1), (1, 1, 1, 1)),
@@ -351,7 +352,7 @@ def test_layers(c: Conv, dtype: str, layout: str, monkeypatch: pytest.MonkeyPatc
         return x.contiguous(memory_format=last)
 
     def check(got: torch.Tensor, want: torch.Tensor, k: int) -> None:
-        bound = 8 * math.sqrt(k) * (2.0**-8 if dtype == "bf16" else 2.0**-18)
+        bound = 8 * math.sqrt(k) * (2.0**-8 if dtype == "bf16" else 2.0**-16)
         assert float((got.float() - want).abs().max()) <= bound, f"{c} {dtype} {layout}"
 
     x, w, gy = made(c.x, 1), made(c.w, 2), made(c.outs(), 3)

@@ -1,0 +1,214 @@
+// The kernel of conv2d_sm_90a.cu and conv2d_dx_sm_90a.cu: a convolution over taps by warpgroups of
+// sm_90a, in f16 or bf16 with f32 sums. Dense tensors with the channels innermost, one group,
+// channels in 64s, outputs in eights, addresses on multiples of 16 bytes; for the rest see
+// conv_windows.cuh.
+//
+// gemm's kernel (warpgroups.cuh) with another producer: a is the field, whose slabs are 64 channels
+// at one tap and come by way of a map of windows; b is the factor at that tap. Backwards, the
+// factor has its outputs innermost and its taps in reverse. Bound by the matrix units, where
+// windows are of one element by bytes.
+#ifndef AICF_CONV2D_WINDOWS_CUH
+#define AICF_CONV2D_WINDOWS_CUH
+
+#include <algorithm>
+
+#include <aicf/cuda/conv_windows.cuh>
+
+#include "../gemm/warpgroups.cuh"
+
+namespace aicf::conv {
+
+using namespace aicf::wgmma;
+
+// ---- the producer -------------------------------------------------------------------------------
+
+// What the producer knows of windows.
+struct windows {
+    int rows, columns; // of places
+    int first_y, first_x, step_y, step_x;
+    int taps, taps_x, dilation_y, dilation_x;
+    int channels, slabs;
+};
+
+// One thread: fills the stages for all of this block's tiles.
+template <class S, bool kBackwards, typename T>
+__device__ inline void
+produce(
+    const gemm::shared_memory<S> &shared, const CUtensorMap *field, const CUtensorMap *factor,
+    const gemm::plan<T> &p, const windows &w)
+{
+    ring<S::kStages> place;
+    for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
+        gemm::corner at = gemm::corner_of<S>(p, i, 0);
+        int line = at.m / w.columns, column = at.m - line * w.columns;
+        int image = line / w.rows, row = line - image * w.rows;
+        int y = w.first_y + row * w.step_y, x = w.first_x + column * w.step_x;
+        int channel = 0, tap = 0, tap_y = 0, tap_x = 0;
+        for (int slab = 0; slab < w.slabs; slab++, place.next()) {
+            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+            uint32_t full = shared.barriers().full(place.stage);
+            ptx::barrier_expect(full, S::kABytes + S::kBBytes);
+            ptx::windows_load(
+                shared.a(place.stage), field, channel, x, y, image,
+                static_cast<uint16_t>(tap_x * w.dilation_x),
+                static_cast<uint16_t>(tap_y * w.dilation_y), full);
+            if constexpr (kBackwards) {
+#pragma unroll
+                for (int n = 0; n < S::kCols; n += kPanel) {
+                    ptx::box_load(
+                        shared.b(place.stage) + n * kRowBytes, factor, at.n + n, channel,
+                        w.taps - 1 - tap, full);
+                }
+            } else {
+                ptx::box_load(shared.b(place.stage), factor, channel, at.n, tap, full);
+            }
+            channel += kDepth;
+            if (channel == w.channels) {
+                channel = 0;
+                tap++;
+                if (++tap_x == w.taps_x) {
+                    tap_x = 0;
+                    tap_y++;
+                }
+            }
+        }
+    }
+}
+
+template <class S, bool kBackwards, typename T>
+__global__ void
+__launch_bounds__(S::kThreads, 1) warpgroups(
+    const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ gemm::plan<T> p,
+    const __grid_constant__ windows w)
+{
+    extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
+    gemm::shared_memory<S> shared = {ptx::shared_address(bytes)};
+    if (threadIdx.x == 0) {
+        ptx::map_prefetch(&field);
+        ptx::map_prefetch(&factor);
+        ptx::map_prefetch(&out);
+        shared.barriers().init(S::kConsumers * (kWarpgroup / 32));
+        ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
+
+    // 128 sums and 64 packed words a thread are more than an even share of the registers.
+    constexpr bool kMoveRegisters = S::kCols == 256;
+    int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+    if (warpgroup == 0) {
+        if constexpr (kMoveRegisters) {
+            ptx::registers_give<40>();
+        }
+        if (threadIdx.x == 0) {
+            produce<S, kBackwards>(shared, &field, &factor, p, w);
+        }
+    } else {
+        if constexpr (kMoveRegisters) {
+            ptx::registers_take<232>();
+        }
+        gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
+    }
+}
+
+// ---- launching ----------------------------------------------------------------------------------
+
+using wide = gemm::tile_shape<2, 256, 4, 2>;
+using square = gemm::tile_shape<2, 128, 6, 2>;
+using low = gemm::tile_shape<1, 128, 8, 1>;
+using narrow = gemm::tile_shape<2, 64, 8, 1>;
+using small = gemm::tile_shape<1, 64, 12, 1>;
+
+template <class S, bool kBackwards, typename T>
+aicf_status
+launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
+{
+    int64_t places = c.images * c.y.places * c.x.places, taps = c.y.taps * c.x.taps;
+    CUtensorMap field, factor, out;
+    aicf_status status = encode_windows<T>(&field, c, S::kRows);
+    if (!status.kind) {
+        matrices<T> m = {};
+        m.data = reinterpret_cast<const T *>(c.factor);
+        m.length = kBackwards ? c.m : c.channels;
+        m.lines = kBackwards ? c.channels : c.m;
+        m.count = taps;
+        m.step = m.length;
+        m.pitch = taps * m.length;
+        status = encode_map(&factor, m, kBackwards ? kDepth : S::kCols);
+    }
+    if (!status.kind) {
+        matrices<T> m = {reinterpret_cast<const T *>(c.out), c.m, places, 1, c.m, 0};
+        status = encode_map(&out, m, kConsumerRows);
+    }
+    if (status.kind) {
+        return status;
+    }
+    windows w = {
+        static_cast<int>(c.y.places),
+        static_cast<int>(c.x.places),
+        static_cast<int>(c.y.first),
+        static_cast<int>(c.x.first),
+        static_cast<int>(c.y.places > 1 ? c.y.step : 0),
+        static_cast<int>(c.x.places > 1 ? c.x.step : 0),
+        static_cast<int>(taps),
+        static_cast<int>(c.x.taps),
+        static_cast<int>(c.y.taps > 1 ? c.y.tap_step : 0),
+        static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0),
+        static_cast<int>(c.channels),
+        static_cast<int>(taps * c.channels / kDepth)};
+    gemm::plan<T> p = {};
+    p.m = static_cast<int>(places);
+    p.n = static_cast<int>(c.m);
+    p.slabs = w.slabs;
+    p.m_groups = static_cast<int>(ceil_div(places, S::kRows));
+    p.n_tiles = static_cast<int>(ceil_div(c.m, S::kCols));
+    p.tiles = p.m_groups * p.n_tiles;
+    p.bias = static_cast<const T *>(c.bias);
+    p.alpha = 1.0f;
+    p.act = AICF_GEMM_ACT_NONE;
+    return launch_clusters(
+        warpgroups<S, kBackwards, T>, static_cast<unsigned>(std::min(p.tiles, processors)),
+        S::kThreads, S::kShared, 1, stream, field, factor, out, p, w);
+}
+
+// Clocks of a shape: waves of tiles over the processors, each its slabs and a fixed part. A slab's
+// are those of gemm.
+template <class S>
+int64_t
+clocks(const aicf_conv &c, int processors, int slab_clocks)
+{
+    int64_t places = c.images * c.y.places * c.x.places;
+    int64_t tiles = ceil_div(places, S::kRows) * ceil_div(c.m, S::kCols);
+    return ceil_div(tiles, processors) * (aicf_conv_depth(&c) / kDepth * slab_clocks + 500);
+}
+
+template <bool kBackwards, typename T>
+aicf_status
+launch_fitting(const aicf_conv &c, aicf_stream stream)
+{
+    if (c.images * c.y.places * c.x.places * c.m == 0) {
+        return aicf_ok();
+    }
+    int processors = 0;
+    aicf_status status = count_processors(&processors);
+    if (status.kind) {
+        return status;
+    }
+    int64_t for_wide = clocks<wide>(c, processors, 1060);
+    int64_t for_square = clocks<square>(c, processors, 545);
+    int64_t for_low = clocks<low>(c, processors, 400);
+    int64_t for_narrow = clocks<narrow>(c, processors, 390);
+    int64_t for_small = clocks<small>(c, processors, 330);
+    int64_t best = std::min({for_wide, for_square, for_low, for_narrow, for_small});
+    return best == for_wide     ? launch_windows<wide, kBackwards, T>(c, processors, stream)
+           : best == for_square ? launch_windows<square, kBackwards, T>(c, processors, stream)
+           : best == for_low    ? launch_windows<low, kBackwards, T>(c, processors, stream)
+           : best == for_narrow ? launch_windows<narrow, kBackwards, T>(c, processors, stream)
+                                : launch_windows<small, kBackwards, T>(c, processors, stream);
+}
+
+} // namespace aicf::conv
+
+#endif
