@@ -119,6 +119,119 @@ launch_direct(const aicf_conv &c, aicf_stream stream)
         p);
 }
 
+// ---- over places --------------------------------------------------------------------------------
+
+constexpr int kDirectTaps = 9; // that a block sums at once: those of a window of 3 x 3
+constexpr int kLanes = 32;
+constexpr int kDirectRows = kDirectThreads / kLanes;
+
+// The sum of a block's threads or, kColumns, of those of each lane, in a fixed order: thread 0, or
+// the first warp's lanes, have it.
+template <bool kColumns>
+__device__ inline float
+sum_of_block(float x, float (&room)[kDirectRows][kLanes])
+{
+    int lane = static_cast<int>(threadIdx.x) % kLanes, row = static_cast<int>(threadIdx.x) / kLanes;
+    if constexpr (!kColumns) {
+#pragma unroll
+        for (int apart = kLanes / 2; apart > 0; apart /= 2) {
+            x += __shfl_xor_sync(0xffffffff, x, apart);
+        }
+    }
+    room[row][lane] = x;
+    __syncthreads();
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kDirectRows; i++) {
+        sum += room[i][lane];
+    }
+    __syncthreads();
+    return sum;
+}
+
+// Requires channels of 1. Blocks: taps by kDirectTaps, outputs (by kLanes), splits, the first
+// fastest; each split has its part.
+template <bool kOutputsInside, typename T>
+__global__ void
+__launch_bounds__(kDirectThreads)
+    direct_places(const __grid_constant__ problem<T> p, digits by_taps, digits by_outputs)
+{
+    __shared__ float room[kDirectRows][kLanes];
+    __shared__ spot taps[kDirectTaps];
+    int thread = static_cast<int>(threadIdx.x);
+    int64_t split = blockIdx.x, outputs = p.N * p.groups;
+    int64_t first = by_taps.take(split) * kDirectTaps;
+    int64_t output = by_outputs.take(split) * (kOutputsInside ? kLanes : 1);
+    output += kOutputsInside ? thread % kLanes : 0;
+    if (thread < kDirectTaps) {
+        int64_t where;
+        taps[thread] =
+            first + thread < p.M ? p.m.find(first + thread, where) : spot{0, kNowhere, 0};
+    }
+    __syncthreads();
+
+    bool there = output < outputs;
+    int64_t group = there ? output / p.N : 0;
+    const T *field = p.field + group * p.field_group;
+    const T *dense = p.dense + (there ? output : 0) * p.dense_n;
+    int64_t begin = split * p.depth, end = p.K - begin < p.depth ? p.K : begin + p.depth;
+    float sums[kDirectTaps] = {};
+    constexpr int kStep = kOutputsInside ? kDirectRows : kDirectThreads;
+    for (int64_t k = begin + (kOutputsInside ? thread / kLanes : thread); k < end; k += kStep) {
+        int64_t where;
+        spot s = p.k.find(k, where);
+        float g = to_f32(dense[where]);
+#pragma unroll
+        for (int t = 0; t < kDirectTaps; t++) {
+            int y = s.y + taps[t].y, x = s.x + taps[t].x;
+            if (static_cast<unsigned>(y) < static_cast<unsigned>(p.rows) &&
+                static_cast<unsigned>(x) < static_cast<unsigned>(p.columns)) {
+                sums[t] += g * to_f32(field[s.at + taps[t].at]);
+            }
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < kDirectTaps; t++) {
+        float sum = sum_of_block<kOutputsInside>(sums[t], room);
+        bool mine = kOutputsInside ? thread < kLanes : thread == 0;
+        if (mine && there && first + t < p.M) {
+            p.parts[(split * outputs + output) * p.M + first + t] = sum;
+        }
+    }
+}
+
+// `workspace`: 4 bytes for each number of the gradient and split, of which there are as many as the
+// table says.
+template <typename T>
+aicf_status
+launch_direct_places(const aicf_conv &c, void *workspace, aicf_stream stream)
+{
+    constexpr int64_t kLeast = 4096, kMost = 64;
+    problem<T> p = problem_of<T>(c, true);
+    int64_t outputs = p.N * p.groups, count = outputs * p.M;
+    if (count == 0) {
+        return aicf_ok();
+    }
+    int64_t splits = ceil_div(p.K, kLeast) < kMost ? ceil_div(p.K, kLeast) : kMost;
+    p.splits = static_cast<int>(splits);
+    p.depth = splits > 0 ? ceil_div(p.K, splits) : 0;
+    p.parts = static_cast<float *>(workspace);
+    bool inside = c.out_strides[1] == 1 && c.field_strides[1] == 1;
+    int64_t by_taps = ceil_div(p.M, kDirectTaps);
+    int64_t by_outputs = inside ? ceil_div(outputs, kLanes) : outputs;
+    int64_t blocks = by_taps * by_outputs * splits;
+    if (blocks > 0) {
+        aicf_status status = aicf::launch(
+            inside ? direct_places<true, T> : direct_places<false, T>,
+            static_cast<unsigned>(blocks), kDirectThreads, 0, stream, p, digits_of(by_taps, blocks),
+            digits_of(by_outputs, blocks));
+        if (status.kind) {
+            return status;
+        }
+    }
+    return launch_sum_parts(p, stream);
+}
+
 } // namespace aicf::conv
 
 #endif
