@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 
 from kernels.calls import call, skip_without
+from kernels.conftest import BUILT, ROOT
 from kernels.tensors import DTYPES, FLOATS, array_of, empty, poisoned, random, tensor_of
 from kernels.tolerance import assert_close, assert_same
 from rows.quant import along
 
 pytestmark = [pytest.mark.guests("torch")]
 
+GENERATED = Path(os.environ.get("GEN", ROOT / "generated")).resolve()
 RANGE = {"i8": (-128, 127), "u8": (0, 255)}
 
 # (shape, axis): one channel, runs and no runs behind the axis, around a pack and a block's share.
@@ -126,6 +131,36 @@ def test_nan_infinities_and_extreme_values(device: str, dtype: str, q: str) -> N
             given = x.view(5, 9).T.contiguous(), steps.expand(5).contiguous()
             call("quantize", f"{dtype}_{q}", *given, zero.expand(5).contiguous(), out, axis=1)
             assert out.T.flatten().tolist() == want * 5
+
+
+CONVERTED = """
+#include <math.h>
+#include "kernels/quantize/quantize.c"
+int main(void)
+{
+    const float scale = 0.001f, f[] = {NAN, -NAN, INFINITY, -INFINITY, 3e38f, 1};
+    const double d[] = {NAN, -NAN, INFINITY, -INFINITY, 1e308, 1};
+    const int32_t zero = 7;
+    int8_t out[2][6];
+    aicf_cpu_quantize_loop_f32_i8(f, &scale, &zero, out[0], 1, 1, 6, 1, 0, NULL);
+    aicf_cpu_quantize_loop_f64_i8(d, &scale, &zero, out[1], 1, 1, 6, 1, 0, NULL);
+    return out[0][0] == 7 && out[0][1] == 7 && out[1][0] == 7 && out[1][1] == 7 ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.promise("KERNELS-quant-special")
+def test_no_number_is_converted_that_an_integer_does_not_hold(tmp_path: Path) -> None:
+    """On the CPU, where the processor makes some integer of NaN: compiled so that it ends there."""
+    source, program = tmp_path / "converted.c", tmp_path / "converted"
+    source.write_text(CONVERTED)
+    options = ["-std=c11", "-O1", "-fsanitize=float-cast-overflow", "-DAICF_OP=quantize"]
+    options += ["-fsanitize-undefined-trap-on-error", f"-I{ROOT}", f"-I{ROOT}/include"]
+    library = BUILT / "aicf_rt" / "libaicf.so.1"
+    command = [os.environ.get("CC", "gcc"), *options, f"-I{GENERATED}/include", str(source)]
+    command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm", "-o", str(program)]
+    subprocess.run(command, check=True)
+    assert subprocess.run([program], check=False).returncode == 0
 
 
 @pytest.mark.promise("KERNELS-quant-special")
