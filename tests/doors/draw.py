@@ -68,6 +68,7 @@ class Draw:
         self.faults = faults
         self.dims: dict[str, Any] = {}
         self.attrs = {a["name"]: self.attribute(a) for a in row["row"]["args"] if "attr" in a}
+        self.named: dict[str, Any] = {}  # whether an attribute is passed
         known = [v for v, ds in row["variants"].items() if {*ds.values()} <= {*WORDS, None}]
         self.variant = dice.choice(known)
 
@@ -92,6 +93,8 @@ class Draw:
                 return tuple(np.broadcast_shapes(*packs))
             except ValueError:
                 return ()
+        if item["kind"] == "REDUCED":
+            return self.reduced(item)
         if name is None or item["kind"] not in ("DIM", "AXIS", "PACK"):
             return (self.size(),)
         if name not in self.dims or fresh:
@@ -102,6 +105,23 @@ class Draw:
             self.dims[name] = drawn
         held = self.dims[name]
         return held if isinstance(held, tuple) else (held,)
+
+    def passes(self, attr: str) -> bool:
+        return bool(self.named.setdefault(attr, self.dice.randrange(2)))
+
+    def reduced(self, item: dict[str, Any]) -> Shape:
+        """By the attributes as they are going to be passed, or left to their defaults."""
+        sizes = self.dims.setdefault(item["dim"], self.pack())
+        axes = self.attrs[item["axis"]] if self.passes(item["axis"]) else None
+        keep = item.get("keep") in self.attrs and self.passes(item["keep"])
+        chosen = range(len(sizes)) if axes is None else np.atleast_1d(np.asarray(axes, object))
+        with contextlib.suppress(TypeError, ValueError, ZeroDivisionError):
+            gone = {int(a) % len(sizes) for a in chosen}
+            kept = [1 if d in gone else n for d, n in enumerate(sizes)]
+            if keep and self.attrs[item["keep"]] is True:
+                return tuple(kept)
+            return tuple(n for d, n in enumerate(sizes) if d not in gone)
+        return ()
 
     def shape(self, param: dict[str, Any], fresh: bool = False) -> Shape:
         varying = {d["name"] for d in self.row["dims"] if d["varies"]}
@@ -184,7 +204,7 @@ class Draw:
         """Arguments of the generic form: positional, by name."""
         inputs = [p for p in self.row["params"] if p["role"] in ("IN", "INOUT")]
         tensors = [self.tensor(p) for p in inputs]
-        named = {a: v for a, v in self.attrs.items() if self.dice.randrange(2)}
+        named = {a: v for a, v in self.attrs.items() if self.passes(a)}
         for param in self.row["params"]:
             if param["role"] == "SCALAR" and not self.goes_wrong():
                 named[param["name"]] = self.scalar(param)
