@@ -199,7 +199,7 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
         return aicf_ok();
     }
     parts::plan s = parts::plan_for<kWords, 1>(L, N, sizeof(T));
-    int64_t teams = parts::clusters(s.parts);
+    int64_t teams = parts::clusters_at_once(cluster<T>, s);
     return parts::launch(cluster<T>, teams < L ? teams : L, s, stream, p, s);
 }
 

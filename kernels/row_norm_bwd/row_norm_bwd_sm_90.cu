@@ -228,7 +228,7 @@ aicf_status
 run_cluster(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
 {
     parts::plan s = parts::plan_for<kWords<T>, 2>(p.L, p.N, sizeof(T));
-    int64_t teams = parts::clusters(s.parts), most = most_teams(p.L, p.N);
+    int64_t teams = parts::clusters_at_once(cluster<T>, s), most = most_teams(p.L, p.N);
     teams = teams < most ? teams : most;
     return launch_both(
         p, out, teams, stream, [&] { return parts::launch(cluster<T>, teams, s, stream, p, s); });

@@ -28,8 +28,9 @@ struct plan {
     int bytes;  // of a stage
 };
 
-// Clusters of so many whole multiprocessors that the largest machines run at once: each within one
-// of their groups of 16 or 18.
+constexpr int kDevices = 16;
+
+// Clusters of so many whole multiprocessors that the largest machines have room for.
 inline int64_t
 clusters(int parts)
 {
@@ -55,6 +56,41 @@ plan_for(int64_t L, int64_t N, int item)
     s.bytes = kTensors * s.pitch;
     s.stages = kStageBytes / s.bytes < kMostStages ? kStageBytes / s.bytes : kMostStages;
     return s;
+}
+
+// How many clusters of a kernel run at once on the current device: groups of multiprocessors differ
+// in size. Asked once a kernel, device and size of a cluster.
+template <typename... P>
+int64_t
+clusters_at_once(void (*kernel)(P...), const plan &s)
+{
+    static int known[kDevices][rows::kClusterBlocks + 1];
+    int device = 0, count = 0;
+    bool keeps = cudaGetDevice(&device) == cudaSuccess && device >= 0 && device < kDevices;
+    if (keeps) {
+        count = __atomic_load_n(&known[device][s.parts], __ATOMIC_RELAXED);
+    }
+    if (count == 0) {
+        cudaLaunchAttribute cluster = {};
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = static_cast<unsigned>(s.parts);
+        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        cudaLaunchConfig_t how = {};
+        how.gridDim = dim3(static_cast<unsigned>(s.parts));
+        how.blockDim = dim3(kThreads);
+        how.dynamicSmemBytes = static_cast<size_t>(s.stages) * static_cast<size_t>(s.bytes);
+        how.attrs = &cluster;
+        how.numAttrs = 1;
+        if (allow_shared(kernel, kStageBytes).kind ||
+            cudaOccupancyMaxActiveClusters(&count, kernel, &how) != cudaSuccess || count < 1) {
+            cudaGetLastError();
+            return clusters(s.parts); // the launch says what is wrong
+        }
+        if (keeps) {
+            __atomic_store_n(&known[device][s.parts], count, __ATOMIC_RELAXED);
+        }
+    }
+    return count;
 }
 
 // Launches `kernel` by so many clusters.
