@@ -235,7 +235,7 @@ store_values(T *out, bool packed, const float (&x)[kSize])
 {
     if constexpr (kSize == kPackSize<T>) {
         if (packed) {
-            store_words(out, repack(x, T{}));
+            store_bytes<kPackBytes>(out, repack(x, T{}));
             return;
         }
     }
