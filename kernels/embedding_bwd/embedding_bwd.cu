@@ -9,7 +9,8 @@
 //   pieces           sums of pieces of those v that have many places
 //   rows             gw, from the places of a v or from its pieces
 //   few              all of it, from so few places that each block looks through them
-// Bound by bytes.
+// Bound by bytes. Only the last launch starts early: blocks of one that does not fill the machine
+// would crowd where there is room first.
 #include <aicf_ops/embedding_bwd.h>
 
 #include "few.cuh"
@@ -45,8 +46,8 @@ aicf_status
 launch_pass(Keys from, const pass &p, aicf_stream stream)
 {
     unsigned blocks = static_cast<unsigned>(p.blocks);
-    aicf_status status = launch_waiting(count<Keys>, blocks, kBlock, 0, stream, from, p);
-    return status.kind ? status : launch_waiting(scatter<Keys>, blocks, kBlock, 0, stream, from, p);
+    aicf_status status = aicf::launch(count<Keys>, blocks, kBlock, 0, stream, from, p);
+    return status.kind ? status : aicf::launch(scatter<Keys>, blocks, kBlock, 0, stream, from, p);
 }
 
 // Leaves the sorted keys and places in keys[which] and places[which].
@@ -81,7 +82,7 @@ launch_sums(operands<T> p, int64_t slots, aicf_stream stream)
     p.strips = digits_of(strips, (slots > p.V ? slots : p.V) * strips);
     if (slots > 0) {
         p.threads = slots * strips;
-        aicf_status status = launch_waiting(
+        aicf_status status = aicf::launch(
             pieces<T, kSize>, static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream,
             p);
         if (status.kind) {
@@ -113,12 +114,12 @@ launch(
     if (n > kFew) {
         status = sort(from, r, n, &which, stream);
     } else {
-        status = launch_waiting(
+        status = aicf::launch(
             rank<raw_keys<I>>, 1, kFew, 0, stream, from, r.keys[0], r.places[0],
             static_cast<int>(n));
     }
     if (!status.kind && n > kFew) {
-        status = launch_waiting(
+        status = aicf::launch(
             bounds, static_cast<unsigned>(ceil_div(V + 1, kBlock)), kBlock, 0, stream,
             r.keys[which], r.begin, n, V);
     }

@@ -10,7 +10,7 @@
 namespace aicf::embedding_bwd {
 
 constexpr int kFewest = 64;             // places
-constexpr int64_t kFewBytes = 64 << 10; // of gw that a block writes, about
+constexpr int64_t kFewBytes = 32 << 10; // of gw that a block writes, about
 
 template <typename T, typename I> struct few_operands {
     const T *gy;
@@ -55,28 +55,29 @@ __launch_bounds__(kBlock) few(const __grid_constant__ few_operands<T, I> p)
     ptx::wait_for_launch_before();
     int64_t first = blockIdx.x * p.share;
     int64_t rows = first + p.share < p.from.V ? p.share : p.from.V - first;
+    // Zeros first: they wait for nothing.
+    T *gw = p.gw + first * p.D;
+    int64_t end = rows * p.packs.size;
+    const float nothing[kSize] = {};
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < end; i += kBlock) {
+        store_lanes(gw + i * kSize, nothing);
+    }
     if (threadIdx.x < kWarp) {
         found.look(p.from, p.n, first, rows);
     }
     __syncthreads();
 
-    T *gw = p.gw + first * p.D;
-    int64_t end = rows * p.packs.size;
     int count = found.count;
-    if (count == 0) {
-        const float nothing[kSize] = {};
-#pragma unroll 4
-        for (int64_t i = threadIdx.x; i < end; i += kBlock) {
-            store_lanes(gw + i * kSize, nothing);
-        }
-        return;
-    }
+    end = count > 0 ? end : 0;
 #pragma unroll 1
     for (int64_t i = threadIdx.x; i < end; i += kBlock) {
         int64_t row = i, column = p.packs.take(row);
         float sum[kSize] = {};
+        bool any = false;
         for (int j = 0; j < count; j++) {
             if (found.row[j] == row) {
+                any = true;
                 lanes<T, kSize> held;
                 float x[kSize];
                 held.load(p.gy + found.place[j] * p.D + column * kSize);
@@ -87,7 +88,9 @@ __launch_bounds__(kBlock) few(const __grid_constant__ few_operands<T, I> p)
                 }
             }
         }
-        store_lanes(gw + i * kSize, sum);
+        if (any) {
+            store_lanes(gw + i * kSize, sum);
+        }
     }
 }
 

@@ -67,7 +67,6 @@ __launch_bounds__(kBlock) count(Keys from, pass p)
 {
     __shared__ uint32_t found[kDigits];
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     found[threadIdx.x] = 0;
     __syncthreads();
     int64_t begin = blockIdx.x * p.share;
@@ -123,7 +122,6 @@ __launch_bounds__(kBlock) scatter(Keys from, pass p)
     __shared__ uint32_t next[kWarps][kDigits];
     int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     uint32_t place = place_of_digit(p);
     int64_t begin = blockIdx.x * p.share;
     int64_t end = begin + p.share < p.n ? begin + p.share : p.n;
@@ -179,7 +177,6 @@ __launch_bounds__(kFew) rank(Keys from, uint32_t *keys, uint32_t *places, int n)
     __shared__ uint32_t all[kFew];
     int i = static_cast<int>(threadIdx.x);
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     if (i < n) {
         all[i] = from.key(i);
     }
@@ -217,7 +214,6 @@ __launch_bounds__(kBlock) bounds(const uint32_t *keys, uint32_t *begin, int64_t 
 {
     int64_t v = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     if (v <= V) {
         begin[v] = count_below(keys, n, v);
     }

@@ -114,7 +114,6 @@ __launch_bounds__(kBlock) pieces(const __grid_constant__ operands<T> p)
 {
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     if (thread >= p.threads) {
         return;
     }
