@@ -10,6 +10,12 @@ namespace aicf::dequantize {
 // A byte in the lower bits of this is that much more than 2^23, which an f32 has exactly.
 constexpr uint32_t kBase = 0x4b000000;
 
+// What all maps are to the host.
+struct untyped {
+    using in = void;
+    using out = void;
+};
+
 template <typename Q, typename T> struct to_reals {
     using in = Q;
     using out = T;
@@ -83,30 +89,30 @@ template <typename Q, typename T> struct to_reals {
 
 AICF_AFFINE_KERNELS
 
-template <typename Q, typename T>
-aicf_status
+static aicf_status
 launch(
-    const Q *x, const float *scale, const int32_t *zero, T *out, int64_t L, int64_t C, int64_t R,
-    int64_t S, aicf_stream stream)
+    const affine::kernels<untyped> &k, const void *x, const float *scale, const int32_t *zero,
+    void *out, int64_t L, int64_t C, int64_t R, int64_t S, aicf_stream stream)
 {
-    using map = to_reals<Q, T>;
     int64_t n = L * C * R;
     if (n == 0) {
         return aicf_ok();
     }
-    affine::operands<map> p = {
-        x, out, 0, n, 0, 0, {}, affine::channels_of(scale, zero, L, C, R, S), map{}};
-    return affine::launch(kernels_of<map>(), p, stream);
+    affine::operands<untyped> p = {
+        x, out, 0, n, 0, 0, {}, affine::channels_of(scale, zero, L, C, R, S), {}};
+    return affine::launch(k, p, stream);
 }
 
 } // namespace aicf::dequantize
 
-#define LAUNCHER(Q, q, T, t)                                                                    \
-    aicf_status aicf_cuda_dequantize_vec_##q##_##t(                                             \
-        const Q *x, const float *scale, const int32_t *zero, T *out, int64_t L, int64_t C,      \
-        int64_t R, int64_t S, int64_t, aicf_stream stream)                                      \
-    {                                                                                           \
-        return aicf::dequantize::launch(x, scale, zero, aicf::device(out), L, C, R, S, stream); \
+#define LAUNCHER(Q, q, T, t)                                                               \
+    aicf_status aicf_cuda_dequantize_vec_##q##_##t(                                        \
+        const Q *x, const float *scale, const int32_t *zero, T *out, int64_t L, int64_t C, \
+        int64_t R, int64_t S, int64_t, aicf_stream stream)                                 \
+    {                                                                                      \
+        using namespace aicf::dequantize;                                                  \
+        auto kernels = kernels_of<untyped, to_reals<Q, aicf::device_t<T>>>();              \
+        return launch(kernels, x, scale, zero, out, L, C, R, S, stream);                   \
     }
 
 #define LAUNCHERS(Q, q)           \

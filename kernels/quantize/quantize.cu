@@ -12,12 +12,18 @@ namespace aicf::quantize {
 // the sum's lower bits.
 constexpr float kRound = 12582912.0f;
 
-template <typename T> struct to_bytes {
+// What all maps are to the host.
+struct untyped {
+    using in = void;
+    using out = void;
+
+    int32_t least, most; // of the bytes
+};
+
+template <typename T> struct to_bytes : untyped {
     using in = T;
     using out = uint8_t;                // the byte of an i8 or u8
     static constexpr bool kDear = true; // by a division
-
-    int32_t least, most; // of them
 
     struct grid_t {
         float inverse;   // of the scale
@@ -71,24 +77,19 @@ template <typename T> struct to_bytes {
 
 AICF_AFFINE_KERNELS
 
-template <typename T>
-aicf_status
+static aicf_status
 launch(
-    const T *x, const float *scale, const int32_t *zero, void *out, int64_t L, int64_t C, int64_t R,
-    int64_t S, bool is_signed, aicf_stream stream)
+    const affine::kernels<untyped> &k, const void *x, const float *scale, const int32_t *zero,
+    void *out, int64_t L, int64_t C, int64_t R, int64_t S, bool is_signed, aicf_stream stream)
 {
-    using map = to_bytes<T>;
     int64_t n = L * C * R;
     if (n == 0) {
         return aicf_ok();
     }
-    map bytes = {is_signed ? -128 : 0, is_signed ? 127 : 255};
-    affine::operands<map> p = {x,    static_cast<uint8_t *>(out),
-                               0,    n,
-                               0,    0,
-                               {},   affine::channels_of(scale, zero, L, C, R, S),
-                               bytes};
-    return affine::launch(kernels_of<map>(), p, stream);
+    untyped bytes = {is_signed ? -128 : 0, is_signed ? 127 : 255};
+    affine::operands<untyped> p = {
+        x, out, 0, n, 0, 0, {}, affine::channels_of(scale, zero, L, C, R, S), bytes};
+    return affine::launch(k, p, stream);
 }
 
 } // namespace aicf::quantize
@@ -98,8 +99,9 @@ launch(
         const T *x, const float *scale, const int32_t *zero, Q *out, int64_t L, int64_t C, \
         int64_t R, int64_t S, int64_t, aicf_stream stream)                                 \
     {                                                                                      \
-        return aicf::quantize::launch(                                                     \
-            aicf::device(x), scale, zero, out, L, C, R, S, is_signed, stream);             \
+        using namespace aicf::quantize;                                                    \
+        auto kernels = kernels_of<untyped, to_bytes<aicf::device_t<T>>>();                 \
+        return launch(kernels, x, scale, zero, out, L, C, R, S, is_signed, stream);        \
     }
 
 LAUNCHER(float, f32, int8_t, i8, true)

@@ -335,20 +335,6 @@ scalar_body(const operands<Map> &p)
     }
 }
 
-// Elements before both sides are aligned to a unit; -1: they never are together.
-template <typename Map>
-int64_t
-head_together(const operands<Map> &p)
-{
-    for (int64_t head = 0; head < kSize<Map>; head++) {
-        if (reinterpret_cast<uintptr_t>(p.x + head) % sizeof(in_raw<Map>) == 0 &&
-            reinterpret_cast<uintptr_t>(p.out + head) % sizeof(out_raw<Map>) == 0) {
-            return head < p.n ? head : p.n;
-        }
-    }
-    return -1;
-}
-
 inline channels
 channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64_t R, int64_t S)
 {
@@ -363,21 +349,41 @@ channels_of(const float *scale, const int32_t *zero, int64_t L, int64_t C, int64
     return ch;
 }
 
-// The kernels of an op, for one Map.
-template <typename Map> struct kernels {
-    void (*vec)(operands<Map>);     // kUnits a thread
-    void (*vec_one)(operands<Map>); // one: it waits for the launch before it
-    void (*same)(same_operands<Map>);
-    void (*columns)(operands<Map>); // NULL: grids are not dear
-    void (*runs)(operands<Map>);
-    void (*scalar)(operands<Map>);
+// ---- launches -----------------------------------------------------------------------------------
+
+// Operands of an op's Maps are alike but for what their pointers are to, so host code is one for
+// all of them: that of `Any`, a Map of which in and out are void.
+
+// The kernels of an op for one Map, and bytes of its elements.
+template <typename Any> struct kernels {
+    void (*vec)(operands<Any>);     // kUnits a thread
+    void (*vec_one)(operands<Any>); // one: it waits for the launch before it
+    void (*same)(same_operands<Any>);
+    void (*columns)(operands<Any>); // NULL: grids are not dear
+    void (*runs)(operands<Any>);
+    void (*scalar)(operands<Any>);
+    int in, out, size; // size: kSize
 };
 
-template <typename Map>
-aicf_status
-launch_columns(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
+// Elements before both sides are aligned to a unit; -1: they never are together.
+template <typename Any>
+int64_t
+head_together(const kernels<Any> &k, const operands<Any> &p)
 {
-    p.bands = ceil_div(p.ch.C / kSize<Map>, kBlock);
+    uintptr_t x = reinterpret_cast<uintptr_t>(p.x), out = reinterpret_cast<uintptr_t>(p.out);
+    for (int head = 0; head < k.size; head++, x += k.in, out += k.out) {
+        if (x % (k.size * k.in) == 0 && out % (k.size * k.out) == 0) {
+            return head < p.n ? head : p.n;
+        }
+    }
+    return -1;
+}
+
+template <typename Any>
+aicf_status
+launch_columns(const kernels<Any> &k, operands<Any> p, aicf_stream stream)
+{
+    p.bands = ceil_div(p.ch.C / k.size, kBlock);
     int64_t rows = p.n / p.ch.C, groups = ceil_div(rows, kUnits);
     int64_t most = groups * p.bands / (2 * kEnoughBlocks); // that still fill the machine twice
     p.rows = kUnits * (most < 1 ? 1 : most > 8 ? 8 : most);
@@ -389,14 +395,14 @@ launch_columns(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 }
 
 // Whether runs are taken; fills p.parts and the number of blocks.
-template <typename Map>
+template <typename Any>
 bool
-has_runs(operands<Map> *p, int64_t *blocks)
+has_runs(const kernels<Any> &k, operands<Any> *p, int64_t *blocks)
 {
-    int64_t units = p->ch.R / kSize<Map>, runs = p->n / p->ch.R;
+    int64_t units = p->ch.R / k.size, runs = p->n / p->ch.R;
     int64_t parts = ceil_div(units, kBlock * kInRun);
     *blocks = runs * parts;
-    if (p->ch.one || p->head != 0 || p->ch.R % kSize<Map> != 0 || units < kBlock ||
+    if (p->ch.one || p->head != 0 || p->ch.R % k.size != 0 || units < kBlock ||
         *blocks < kEnoughBlocks * kUnits / kInRun || *blocks > kMostBlocks) {
         return false;
     }
@@ -405,28 +411,28 @@ has_runs(operands<Map> *p, int64_t *blocks)
 }
 
 // Requires n above 0 before channels_of.
-template <typename Map>
+template <typename Any>
 aicf_status
-launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
+launch(const kernels<Any> &k, operands<Any> p, aicf_stream stream)
 {
-    p.head = head_together(p);
+    p.head = head_together(k, p);
     if (p.head < 0) {
         unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kBlock * kUnits));
         return aicf::launch(k.scalar, blocks, kBlock, 0, stream, p);
     }
-    if (k.columns && !p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % kSize<Map> == 0) {
+    if (k.columns && !p.ch.one && p.ch.R == 1 && p.head == 0 && p.ch.C % k.size == 0) {
         return launch_columns(k, p, stream);
     }
     int64_t most;
-    if (has_runs(&p, &most)) {
+    if (has_runs(k, &p, &most)) {
         return aicf::launch(k.runs, static_cast<unsigned>(most), kBlock, 0, stream, p);
     }
-    int64_t units = p.n / kSize<Map> + 1;
+    int64_t units = p.n / k.size + 1;
     bool large = units >= kEnoughBlocks * kBlock * kUnits;
     unsigned blocks =
         static_cast<unsigned>(ceil_div(units, int64_t{kBlock} * (large ? kUnits : 1)));
     if (!large && p.ch.one) {
-        same_operands<Map> same = {p.x, p.out, p.ch.scale, p.ch.zero, p.head, p.n, p.map};
+        same_operands<Any> same = {p.x, p.out, p.ch.scale, p.ch.zero, p.head, p.n, p.map};
         return launch_waiting(k.same, blocks, kBlock, 0, stream, same);
     }
     return large ? aicf::launch(k.vec, blocks, kBlock, 0, stream, p)
@@ -436,49 +442,56 @@ launch(const kernels<Map> &k, operands<Map> p, aicf_stream stream)
 } // namespace aicf::affine
 
 // The kernels of an op, in the op's own namespace, and the table of them for a Map.
-#define AICF_AFFINE_KERNELS                                        \
-    template <typename Map, int kCount>                            \
-    __global__ void __launch_bounds__(affine::kBlock)              \
-        vec(const __grid_constant__ affine::operands<Map> p)       \
-    {                                                              \
-        affine::vec_body<Map, kCount>(p);                          \
-    }                                                              \
-    template <typename Map>                                        \
-    __global__ void __launch_bounds__(affine::kBlock)              \
-        same(const __grid_constant__ affine::same_operands<Map> p) \
-    {                                                              \
-        affine::same_body(p);                                      \
-    }                                                              \
-    template <typename Map>                                        \
-    __global__ void __launch_bounds__(affine::kBlock)              \
-        columns(const __grid_constant__ affine::operands<Map> p)   \
-    {                                                              \
-        affine::columns_body(p);                                   \
-    }                                                              \
-    template <typename Map>                                        \
-    __global__ void __launch_bounds__(affine::kBlock)              \
-        runs(const __grid_constant__ affine::operands<Map> p)      \
-    {                                                              \
-        affine::runs_body(p);                                      \
-    }                                                              \
-    template <typename Map>                                        \
-    __global__ void __launch_bounds__(affine::kBlock)              \
-        scalar(const __grid_constant__ affine::operands<Map> p)    \
-    {                                                              \
-        affine::scalar_body(p);                                    \
-    }                                                              \
-    template <typename Map> affine::kernels<Map> kernels_of()      \
-    {                                                              \
-        affine::kernels<Map> k = {};                               \
-        k.vec = vec<Map, affine::kUnits>;                          \
-        k.vec_one = vec<Map, 1>;                                   \
-        k.same = same<Map>;                                        \
-        k.runs = runs<Map>;                                        \
-        k.scalar = scalar<Map>;                                    \
-        if constexpr (Map::kDear) {                                \
-            k.columns = columns<Map>;                              \
-        }                                                          \
-        return k;                                                  \
+#define AICF_AFFINE_KERNELS                                                        \
+    template <typename Map, int kCount>                                            \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        vec(const __grid_constant__ affine::operands<Map> p)                       \
+    {                                                                              \
+        affine::vec_body<Map, kCount>(p);                                          \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        same(const __grid_constant__ affine::same_operands<Map> p)                 \
+    {                                                                              \
+        affine::same_body(p);                                                      \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        columns(const __grid_constant__ affine::operands<Map> p)                   \
+    {                                                                              \
+        affine::columns_body(p);                                                   \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        runs(const __grid_constant__ affine::operands<Map> p)                      \
+    {                                                                              \
+        affine::runs_body(p);                                                      \
+    }                                                                              \
+    template <typename Map>                                                        \
+    __global__ void __launch_bounds__(affine::kBlock)                              \
+        scalar(const __grid_constant__ affine::operands<Map> p)                    \
+    {                                                                              \
+        affine::scalar_body(p);                                                    \
+    }                                                                              \
+    template <typename Any, typename Map> affine::kernels<Any> kernels_of()        \
+    {                                                                              \
+        using operands = affine::operands<Any>;                                    \
+        using same_operands = affine::same_operands<Any>;                          \
+        static_assert(sizeof(operands) == sizeof(affine::operands<Map>), "alike"); \
+        using kernel = void (*)(operands);                                         \
+        affine::kernels<Any> k = {};                                               \
+        k.vec = reinterpret_cast<kernel>(vec<Map, affine::kUnits>);                \
+        k.vec_one = reinterpret_cast<kernel>(vec<Map, 1>);                         \
+        k.same = reinterpret_cast<void (*)(same_operands)>(same<Map>);             \
+        k.runs = reinterpret_cast<kernel>(runs<Map>);                              \
+        k.scalar = reinterpret_cast<kernel>(scalar<Map>);                          \
+        if constexpr (Map::kDear) {                                                \
+            k.columns = reinterpret_cast<kernel>(columns<Map>);                    \
+        }                                                                          \
+        k.in = sizeof(typename Map::in);                                           \
+        k.out = sizeof(typename Map::out);                                         \
+        k.size = affine::kSize<Map>;                                               \
+        return k;                                                                  \
     }
 
 #endif
