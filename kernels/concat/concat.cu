@@ -18,7 +18,12 @@
 namespace aicf::concat {
 
 constexpr int kBlock = 256;
-constexpr int kUnroll = 4;                    // chunks of a thread, of large tensors
+constexpr int kUnroll = 4; // chunks of a thread, of large tensors
+
+// Of those, where a chunk is put together from up to four packs.
+template <int kChunks> constexpr int kShifted = kChunks < 2 ? kChunks : 2;
+
+constexpr int64_t kNarrow = 1024;             // bytes of a row: the chunks of two warps
 constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
 constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
 constexpr int64_t kWidest = int64_t{1} << 30; // bytes of a row of a tensor; a multiple of any chunk
@@ -30,8 +35,9 @@ template <int kTensors> struct operands {
     uint32_t rows;
     int count, item; // tensors; bytes of an element
     bool truth;
-    bool joined; // chunks across two tensors are written at once
-    bool around; // a row's last tensor stands before the next row's first
+    bool joined;   // chunks across two tensors are written at once
+    bool around;   // a row's last tensor stands before the next row's first
+    float density; // tensors a block
     uint32_t first[kTensors + 1];
     int64_t start[kTensors + 1];
     const char *x[kTensors];
@@ -182,10 +188,13 @@ both(const words &a, const words &b, int n)
     return w;
 }
 
-// What a thread holds of a chunk between its loads and its store.
-struct held_chunk {
+// What a thread holds of a chunk between its loads and its store. kAhead: what is of the tensor
+// behind is loaded with the rest, for rows so narrow that every warp has such a chunk; else when it
+// is stored, so that more threads fit.
+template <bool kAhead> struct held_chunk {
     char *to;
     two_packs own, other; // its bytes from `end` on are those of `other`
+    uint32_t row;         // of that tensor
     int end;              // 0: there is nothing to store
 
     // Writes the chunk at once if it is not whole, or near an end of what it is read from.
@@ -204,49 +213,61 @@ struct held_chunk {
         }
         to = start + at;
         end = min(left, kPackBytes);
-        const char *from = s.x + static_cast<uint64_t>(c.row) * s.width + at, *next = nullptr;
-        bool packs = at >= 0 && s.load(&own, from, c.row);
-        uint32_t row = c.row + b.down;
-        if (left < kPackBytes && b.s.x != nullptr && row < s.rows) {
-            next = b.s.x + static_cast<uint64_t>(row) * b.s.width - end;
-            packs = packs && b.s.load(&other, next, row);
+        const char *from = s.x + static_cast<uint64_t>(c.row) * s.width + at;
+        bool packs = at >= 0 && s.load(&own, from, c.row), more = false;
+        row = c.row + b.down;
+        if (left < kPackBytes) {
+            more = b.s.x != nullptr && row < s.rows;
+            packs = packs && more && b.s.inside(row);
+            if (kAhead && packs) {
+                other.load_inside(next(b));
+            }
         }
-        if (!packs || (left < kPackBytes && next == nullptr)) {
+        if (!packs) {
             copy_part(to, from, at < 0 ? -at : 0, end, item, truth);
-            copy_part(to, next, end, next ? kPackBytes : 0, item, truth);
+            if (more) {
+                copy_part(to, next(b), end, kPackBytes, item, truth);
+            }
             end = 0;
         }
     }
 
-    __device__ void store(bool truth) const
+    // Where the chunk's first byte would be in the tensor behind.
+    __device__ const char *next(const behind &b) const
+    {
+        return b.s.x + static_cast<uint64_t>(row) * b.s.width - end;
+    }
+
+    __device__ void store(const behind &b, bool truth)
     {
         if (end > 0) {
             words w = own.value();
-            w = end < kPackBytes ? both(w, other.value(), end) : w;
+            if (end < kPackBytes) {
+                if (!kAhead) {
+                    other.load_inside(next(b));
+                }
+                w = both(w, other.value(), end);
+            }
             store_bytes<kPackBytes>(to, truth ? as_truth(w) : w);
         }
     }
 };
 
-template <int kChunks>
+template <int kChunks, bool kAhead>
 __device__ inline void
 copy_shifted(
     const source &s, const place &p, const behind &b, bool around, uint32_t first, int item,
     bool truth)
 {
-    constexpr int kAtOnce = kChunks < 2 ? kChunks : 2;
     counter c(p.chunks(s), first);
-#pragma unroll 1
-    for (int done = 0; done < kChunks; done += kAtOnce) {
-        held_chunk held[kAtOnce];
+    held_chunk<kAhead> held[kChunks];
 #pragma unroll
-        for (int u = 0; u < kAtOnce; u++, c.step()) {
-            held[u].load(s, p, b, around, c, item, truth);
-        }
+    for (int u = 0; u < kChunks; u++, c.step()) {
+        held[u].load(s, p, b, around, c, item, truth);
+    }
 #pragma unroll
-        for (int u = 0; u < kAtOnce; u++) {
-            held[u].store(truth);
-        }
+    for (int u = 0; u < kChunks; u++) {
+        held[u].store(b, truth);
     }
 }
 
@@ -263,13 +284,18 @@ tensor_of(const operands<kTensors> &p, uint32_t block)
         for (int i = 1; i < kTensors; i++) {
             low += i < p.count && p.first[i] <= block;
         }
-    } else {
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            bool upper = p.first[middle] <= block;
-            low = upper ? middle : low;
-            high = upper ? high : middle;
-        }
+        return low;
+    }
+    // Where it is if all have as many, which is most often so.
+    int guess = min(static_cast<int>(static_cast<float>(block) * p.density), p.count - 1);
+    if (p.first[guess] <= block && block < p.first[guess + 1]) {
+        return guess;
+    }
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        bool upper = p.first[middle] <= block;
+        low = upper ? middle : low;
+        high = upper ? high : middle;
     }
     return low;
 }
@@ -288,26 +314,28 @@ place_of(const operands<kTensors> &p, int i)
     return {p.out + p.start[i], p.pitch, p.joined && i > 0};
 }
 
-template <int kTensors, int kChunks>
+template <int kTensors, int kChunks, bool kAhead>
 __global__ void
-__launch_bounds__(kBlock, 3) multi(const __grid_constant__ operands<kTensors> p)
+__launch_bounds__(kBlock, kAhead ? 4 : 5) multi(const __grid_constant__ operands<kTensors> p)
 {
     ptx::let_next_launch_begin();
     int i = tensor_of(p, blockIdx.x);
     source s = source_of(p, i);
     place to = place_of(p, i);
-    uint32_t first = (blockIdx.x - p.first[i]) * (kBlock * kChunks) + threadIdx.x;
+    uint32_t block = blockIdx.x - p.first[i];
     ptx::wait_for_launch_before();
     if (to.whole(s)) {
-        copy_whole<kChunks>(s, to, first, p.truth);
+        copy_whole<kChunks>(s, to, block * (kBlock * kChunks) + threadIdx.x, p.truth);
         return;
     }
+    uint32_t first = block * (kBlock * kShifted<kChunks>)+threadIdx.x;
     behind b = {};
     bool last = i + 1 == p.count;
     if (p.joined && (!last || p.around)) {
         b = {source_of(p, last ? 0 : i + 1), last};
     }
-    copy_shifted<kChunks>(s, to, b, p.joined && p.around && i == 0, first, p.item, p.truth);
+    copy_shifted<kShifted<kChunks>, kAhead>(
+        s, to, b, p.joined && p.around && i == 0, first, p.item, p.truth);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -376,17 +404,23 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     int64_t blocks = 0;
     for (int i = 0; i < p.count; i++) {
         p.first[i] = static_cast<uint32_t>(blocks);
-        blocks += ceil_div(j.rows * place_of(p, i).chunks(source_of(p, i)), kBlock * kChunks);
+        place to = place_of(p, i);
+        source s = source_of(p, i);
+        int each = to.whole(s) ? kChunks : kShifted<kChunks>;
+        blocks += ceil_div(j.rows * to.chunks(s), kBlock * each);
     }
     p.first[p.count] = static_cast<uint32_t>(blocks);
+    p.density = static_cast<float>(p.count) / static_cast<float>(blocks);
     if (blocks == 0) {
         return aicf_ok();
     }
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
+    bool narrow = kChunks == 1 || (p.start[p.count] - p.start[0]) / p.count < kNarrow;
     return launch_waiting(
-        multi<kTensors, kChunks>, static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+        narrow ? multi<kTensors, kChunks, true> : multi < kTensors, kChunks, kChunks == 1 >,
+        static_cast<unsigned>(blocks), kBlock, 0, stream, p);
 }
 
 template <int kTensors>
