@@ -79,26 +79,27 @@ aicf_line_dense(const aicf_line *line, const aicf_tensor *t)
     return true;
 }
 
-/* Settles a tensor that lies on the line. False: its memory is not as it must be. */
+/* Settles a tensor that lies on the line. False: its memory is not as it must be. No element has
+   more bytes than were counted for the line, so that the end of what begins below 2^62 is a number,
+   and one that is too high shows, as does no address. */
 AICF_PLAIN bool
-aicf_line_settle(const aicf_line *line, aicf_tensor *t)
+aicf_line_settle(const aicf_line *line, aicf_tensor *t, aicf_dtype dtype)
 {
-    const uintptr_t item = (uintptr_t)aicf_dtype_size(t->dtype);
-    uintptr_t first = (uintptr_t)t->data, end;
-    if (!t->data || __builtin_add_overflow(first, t->byte_offset, &first) ||
-        __builtin_add_overflow(first, (uintptr_t)line->numel * item, &end) || end >> 62 ||
-        first & (item - 1)) {
-        return false;
-    }
-    if (t->byte_offset) {
+    const uintptr_t item = (uintptr_t)aicf_dtype_size(dtype);
+    uintptr_t first = (uintptr_t)t->data;
+    if (__builtin_expect(t->byte_offset != 0, 0)) {
+        if (!first || __builtin_add_overflow(first, t->byte_offset, &first)) {
+            return false;
+        }
         t->data = (void *)first;
         t->byte_offset = 0;
     }
+    const uintptr_t end = first + (uintptr_t)line->numel * item;
     t->numel = line->numel;
     t->first = first;
     t->end = end;
     t->dense = true;
-    return true;
+    return !(((first - 1) | end) >> 62 | (first & (item - 1)));
 }
 
 /* Whether a reader saw nothing that keeps the tensor from being read, or written. */
@@ -109,13 +110,14 @@ aicf_plain_usable(const aicf_tensor *t, bool written)
 }
 
 AICF_PLAIN void
-aicf_plain_place(const aicf_kernel *kernel, const aicf_tensor *t, aicf_view *view, int param)
+aicf_plain_place(
+    const aicf_kernel *kernel, const aicf_tensor *t, aicf_view *view, int param, int64_t step)
 {
     view->data = t->data;
     view->rank = 1;
     if (kernel->lines >> param & 1) {
         view->sizes[0] = t->numel;
-        view->strides[0] = t->numel != 1;
+        view->strides[0] = step;
     }
 }
 
@@ -129,8 +131,9 @@ aicf_plain_take(
     const int tensors = op->inputs + op->outs;
     const aicf_dtype *dtypes = op->dtypes + call->variant * op->params;
     aicf_view *views = (aicf_view *)((char *)call + op->call_size);
-    int64_t bytes = 0;
+    int64_t bytes = 0, step = line->numel != 1;
 
+    __asm__("" : "+r"(step)); /* else it is computed for each view */
     *present = 0;
 #pragma GCC unroll 4
     for (int p = 0; p < tensors; p++) {
@@ -142,10 +145,10 @@ aicf_plain_take(
         if (t[p].absent || t[p].dtype != dtypes[p] ||
             !aicf_plain_usable(&t[p], op->written >> p & 1) ||
             (p > 0 && !aicf_line_has(line, &t[p])) || !aicf_line_dense(line, &t[p]) ||
-            !aicf_line_settle(line, &t[p])) {
+            !aicf_line_settle(line, &t[p], dtypes[p])) {
             return false;
         }
-        aicf_plain_place(kernel, &t[p], &views[p], p);
+        aicf_plain_place(kernel, &t[p], &views[p], p, step);
         *present |= UINT64_C(1) << p;
         bytes += aicf_dtype_size(t[p].dtype);
     }
@@ -251,7 +254,7 @@ aicf_plain_choose(
         call->kernel = (int16_t)i;
         for (uint64_t rest = present; rest; rest &= rest - 1) {
             int p = __builtin_ctzll(rest);
-            aicf_plain_place(&op->kernels[i], &t[p], &views[p], p);
+            aicf_plain_place(&op->kernels[i], &t[p], &views[p], p, t->numel != 1);
         }
     }
     call->launch = op->kernels[i].entries[call->variant].launch;
@@ -267,9 +270,10 @@ aicf_plain_prepare(const aicf_op *op, aicf_tensor *t, aicf_call *call, const aic
 
     if (begun) {
         memcpy(call, begun, op->call_size);
+    } else if (call->variant < 0 || call->demanded >= 0 || call->refused) {
+        return false;
     }
-    if (call->variant < 0 || call->demanded >= 0 || call->refused || t->absent ||
-        !aicf_line_of(t, &line)) {
+    if (t->absent || !aicf_line_of(t, &line)) {
         return false;
     }
     const aicf_op_backend *backend = aicf_plain_backend(op, (int32_t)line.device);
