@@ -6,7 +6,7 @@
 // copies keep kStages - 1 slabs ahead. A warp multiplies its part of the tile by mma.sync m16n8k16,
 // with the fragments of the next 16 k on their way while the present ones are multiplied. Bound by
 // the matrix units, of which mma.sync reaches about two thirds on sm_90.
-#include "gemm.cuh"
+#include "fma.cuh"
 #include "slabs.cuh"
 #include "thin.cuh"
 
@@ -180,6 +180,16 @@ launch_mma(const problem<T> &p, aicf_stream stream)
             aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
             stream);                                                                             \
     }
+
+aicf_status
+aicf_cuda_gemm_fma_f32(
+    const aicf_view *a, const aicf_view *b, const float *bias, const aicf_view *c,
+    const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,
+    double beta, aicf_gemm_act act, aicf_stream stream)
+{
+    return aicf::gemm::launch_fma(
+        aicf::gemm::problem_of(a, b, bias, c, out, M, K, N, alpha, beta, act), stream);
+}
 
 LAUNCHER(aicf_f16, f16)
 LAUNCHER(aicf_bf16, bf16)

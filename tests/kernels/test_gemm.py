@@ -102,6 +102,17 @@ def test_layouts(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
         check(a, b, dtype, what=f"{first} {second}")
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_f32_in_large_tiles(first: str, second: str) -> None:
+    """Some cut, more slabs than stages and a cut one: operands are copied in each of the ways."""
+    for m, n, k in ((1500, 1541, 147), (1536, 1536, 64)):
+        a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
+        check(a, b, "f32", kernel="fma", what=f"{first} {second}")
+
+
 @pytest.mark.promise("KERNELS-gemm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 9), (100, 300, 20), (40, 136, 72)], ids=str)

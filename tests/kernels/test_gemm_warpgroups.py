@@ -75,7 +75,7 @@ def wanted(
     """In float64, and the size of the terms of each element."""
     x, y = a.double(), b.double()
     want, size = alpha * (x @ y), abs(alpha) * (x.abs() @ y.abs())
-    if c is not None:
+    if c is not None and beta != 0.0:
         want, size = want + beta * c.double(), size + abs(beta) * c.double().abs()
     if bias is not None:
         want, size = want + bias.double(), size + bias.double().abs()

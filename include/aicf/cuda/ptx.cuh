@@ -178,6 +178,20 @@ copy_async_16(uint32_t to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
+// 4 bytes, of which `bytes` come from `from` and the rest are zeros.
+__device__ inline void
+copy_async_4(uint32_t to, const void *from, int bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+__device__ inline void
+copy_async_4(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
 // Closes the group of the copies that this thread made since the last one.
 __device__ inline void
 copy_async_commit()
