@@ -31,11 +31,11 @@ struct windows {
 };
 
 // One thread: fills the stages for all of this block's tiles.
-template <class S, bool kBackwards, typename T>
+template <class S, bool kBackwards>
 __device__ inline void
 produce(
     const gemm::shared_memory<S> &shared, const CUtensorMap *field, const CUtensorMap *factor,
-    const gemm::plan<T> &p, const windows &w)
+    const gemm::plan &p, const windows &w)
 {
     ring<S::kStages> place;
     for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
@@ -79,7 +79,7 @@ template <class S, bool kBackwards, typename T>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
-    const __grid_constant__ CUtensorMap out, const __grid_constant__ gemm::plan<T> p,
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ gemm::plan p,
     const __grid_constant__ windows w)
 {
     extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
@@ -105,11 +105,13 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if (threadIdx.x == 0) {
             produce<S, kBackwards>(shared, &field, &factor, p, w);
         }
+        __syncwarp();
     } else {
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
         gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
+        __syncwarp();
     }
 }
 
@@ -121,25 +123,31 @@ using low = gemm::tile_shape<1, 128, 8, 1>;
 using narrow = gemm::tile_shape<2, 64, 8, 1>;
 using small = gemm::tile_shape<1, 64, 12, 1>;
 
+template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+template <>
+constexpr CUtensorMapDataType kMapType<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+
 template <class S, bool kBackwards, typename T>
 aicf_status
 launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
 {
     int64_t places = c.images * c.y.places * c.x.places, taps = c.y.taps * c.x.taps;
     CUtensorMap field, factor, out;
-    aicf_status status = encode_windows<T>(&field, c, S::kRows);
+    aicf_status status = encode_windows(&field, c, kMapType<T>, S::kRows);
     if (!status.kind) {
-        matrices<T> m = {};
-        m.data = reinterpret_cast<const T *>(c.factor);
+        matrices m = {};
+        m.data = c.factor;
         m.length = kBackwards ? c.m : c.channels;
         m.lines = kBackwards ? c.channels : c.m;
         m.count = taps;
         m.step = m.length;
         m.pitch = taps * m.length;
+        m.size = sizeof(T);
+        m.type = kMapType<T>;
         status = encode_map(&factor, m, kBackwards ? kDepth : S::kCols);
     }
     if (!status.kind) {
-        matrices<T> m = {reinterpret_cast<const T *>(c.out), c.m, places, 1, c.m, 0};
+        matrices m = {c.out, c.m, places, 1, c.m, 0, sizeof(T), kMapType<T>};
         status = encode_map(&out, m, kConsumerRows);
     }
     if (status.kind) {
@@ -158,14 +166,14 @@ launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
         static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0),
         static_cast<int>(c.channels),
         static_cast<int>(taps * c.channels / kDepth)};
-    gemm::plan<T> p = {};
+    gemm::plan p = {};
     p.m = static_cast<int>(places);
     p.n = static_cast<int>(c.m);
     p.slabs = w.slabs;
     p.m_groups = static_cast<int>(ceil_div(places, S::kRows));
     p.n_tiles = static_cast<int>(ceil_div(c.m, S::kCols));
     p.tiles = p.m_groups * p.n_tiles;
-    p.bias = static_cast<const T *>(c.bias);
+    p.bias = c.bias;
     p.alpha = 1.0f;
     p.act = AICF_GEMM_ACT_NONE;
     return launch_clusters(

@@ -45,9 +45,8 @@ encoder_of_windows()
 // at `places` places, swizzled as encode_map's. A box's corner is the element of its first place at
 // the first tap; other taps are offsets from there. Requires of each axis that it is padded alike
 // at both ends, by less than 128, a step of at most 8, and all taps within 128 elements.
-template <typename T>
-aicf_status
-encode_windows(CUtensorMap *map, const aicf_conv &c, int places)
+inline aicf_status
+encode_windows(CUtensorMap *map, const aicf_conv &c, CUtensorMapDataType type, int places)
 {
     window_encoder encode = encoder_of_windows();
     if (!encode) {
@@ -57,7 +56,7 @@ encode_windows(CUtensorMap *map, const aicf_conv &c, int places)
     const cuuint64_t sizes[4] = {
         static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(c.x.size),
         static_cast<cuuint64_t>(c.y.size), static_cast<cuuint64_t>(c.images)};
-    const cuuint64_t column = sizes[0] * sizeof(T), row = column * sizes[1];
+    const cuuint64_t column = sizes[0] * static_cast<cuuint64_t>(c.item), row = column * sizes[1];
     const cuuint64_t pitches[3] = {column, row, row * sizes[2]};
     // Where the first tap of a window may lie: from here, to as far from the field's end.
     const aicf_conv_axis *axes[2] = {&c.x, &c.y};
@@ -70,10 +69,10 @@ encode_windows(CUtensorMap *map, const aicf_conv &c, int places)
         every[1 + i] = static_cast<cuuint32_t>(a.step);
     }
     CUresult result = encode(
-        map, kMapType<T>, 4, c.field, sizes, pitches, lower, upper, kLineBytes / sizeof(T),
-        static_cast<cuuint32_t>(places), every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        map, type, 4, c.field, sizes, pitches, lower, upper,
+        static_cast<cuuint32_t>(kLineBytes / c.item), static_cast<cuuint32_t>(places), every,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return status_of(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
 }
 
