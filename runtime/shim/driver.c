@@ -1,5 +1,5 @@
-/* The calls of the driver that libaicf asks for by name: about contexts, which here are devices,
-   and launches, which are in kernels.c. */
+/* The calls of the driver that libaicf and kernels ask for by name: about contexts, which here are
+   devices, maps of tensors, and launches, which are in kernels.c. */
 #include "shim.h"
 
 #include <stdint.h>
@@ -96,6 +96,54 @@ context_id(CUcontext context, unsigned long long *id)
     return NOTE(error, "cuCtxGetId");
 }
 
+/* What the driver asks of any map: an address and strides in 16 bytes. */
+static int
+refuse_map(unsigned rank, const void *address, const cuuint64_t *strides)
+{
+    bool whole = rank >= 1 && rank <= 5 && (uintptr_t)address % 16 == 0;
+    for (unsigned d = 0; whole && d + 1 < rank; d++) {
+        whole = strides[d] % 16 == 0;
+    }
+    return whole ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult
+map_tiles(
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+    const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    int error = shim_enter("cuTensorMapEncodeTiled");
+    (void)type, (void)sizes, (void)steps, (void)interleave, (void)swizzle, (void)promotion;
+    (void)fill;
+    error = error ? error : refuse_map(rank, address, strides);
+    for (unsigned d = 0; d < rank && !error; d++) {
+        error = box[d] >= 1 && box[d] <= 256 ? 0 : CUDA_ERROR_INVALID_VALUE;
+    }
+    memset(map, 0, sizeof *map);
+    return NOTE(error, "cuTensorMapEncodeTiled");
+}
+
+static CUresult
+map_windows(
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper,
+    cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,
+    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+    CUtensorMapFloatOOBfill fill)
+{
+    int error = shim_enter("cuTensorMapEncodeIm2col");
+    (void)type, (void)sizes, (void)lower, (void)upper, (void)steps, (void)interleave;
+    (void)swizzle, (void)promotion, (void)fill;
+    error = error ? error : refuse_map(rank, address, strides);
+    if (!error && (channels < 1 || channels > 256 || pixels > 1024)) {
+        error = CUDA_ERROR_INVALID_VALUE;
+    }
+    memset(map, 0, sizeof *map);
+    return NOTE(error, "cuTensorMapEncodeIm2col");
+}
+
 #define CALL(name, function) {name, (void (*)(void))function}
 
 static const struct {
@@ -113,6 +161,8 @@ static const struct {
     CALL("cuCtxGetId", context_id),
     CALL("cuKernelGetFunction", shim_function),
     CALL("cuLaunchKernelEx", shim_launch_with),
+    CALL("cuTensorMapEncodeTiled", map_tiles),
+    CALL("cuTensorMapEncodeIm2col", map_windows),
 };
 
 cudaError_t
