@@ -338,6 +338,7 @@ launch(
     aicf_status status;
     if (along_kept) {
         bool wide = packs(x.data, p.kept, p.reduced, k.pack);
+        wide = wide && !(k.ordered && p.length > UINT32_MAX); // rows of packs have 32-bit numbers
         status = !wide && is_shifted(j) ? launch_shifted(j, &splits)
                                         : launch_columns(j, wide ? k.pack : 1, &splits);
     } else {

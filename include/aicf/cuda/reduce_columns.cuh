@@ -42,7 +42,14 @@ columns_end(
     int warps = static_cast<int>(blockDim.x) / kWarp;
     int pitch = width + 1; // neighbouring outs of a column then lie in different banks
 
-    for (int distance = kWarp / 2; distance >= width; distance /= 2) {
+    int most = kWarp / 2;
+    if constexpr (kLeads<Op> && kSize == 1) {
+        if (width == 1) {
+            v[0] = Op::best(v[0]);
+            most = 0;
+        }
+    }
+    for (int distance = most; distance >= width; distance /= 2) {
 #pragma unroll
         for (value &one : v) {
             one = Op::combine(one, shuffle_xor(one, distance));
@@ -60,7 +67,7 @@ columns_end(
         for (int out = warp; out < width * kSize; out += warps) {
             int column = out / kSize, k = out % kSize;
             value all = lane < warps ? room[(lane * kSize + k) * pitch + column] : Op::identity();
-            all = warp_reduce(all, combiner<Op>{});
+            all = warp_value<Op>(all);
             if (lane == 0 && base + column < units) {
                 to.store<Op>(split, base * kSize + out, all);
             }
@@ -83,12 +90,13 @@ columns_end(
     }
 }
 
-// As take_column, of packs and by an ordered op.
+// As take_column, of packs and by an ordered op: ranks of values and of rows, which are counted
+// from `row`, that of `begin`. Of nothing they are 0.
 template <typename Op, int kSize, typename Offsets>
 __device__ inline void
 lead_column(
-    const typename Op::element *x, Offsets offsets, int64_t begin, int64_t end, int step,
-    typename Op::value (&v)[kSize])
+    const typename Op::element *x, Offsets offsets, int64_t begin, int64_t end, int step, int row,
+    uint64_t (&v)[kSize])
 {
     using T = typename Op::element;
     constexpr int kLoads = Offsets::kCheap ? kUnroll : 1;
@@ -97,18 +105,14 @@ lead_column(
     for_units<T, kSize, kLoads>(
         x, offsets, begin, end, step,
         [&](int, int64_t, const unit<T, kSize> &pack) { all.take(pack.held, number++); });
-    if (begin >= end) {
-        return;
-    }
     uint32_t open = 0; // columns whose first NaN is to be found yet
 #pragma unroll
     for (int k = 0; k < kSize; k++) {
         float key = all.key(k);
         open |= uint32_t{key != key} << k;
-        if (key == key) {
-            v[k] = Op::combine(v[k], {key, begin + int64_t{all.at[k]} * step});
-        }
+        v[k] = begin < end ? rank_of(key, row + all.at[k] * step) : 0;
     }
+    uint32_t at = row;
 #pragma unroll 1
     for (int64_t i = begin; open && i < end; i += step) {
         unit<T, kSize> pack;
@@ -118,10 +122,68 @@ lead_column(
 #pragma unroll
         for (int k = 0; k < kSize; k++) {
             if (open >> k & 1 && y[k] != y[k]) {
-                v[k] = Op::combine(v[k], {y[k], i});
+                v[k] = rank_of(y[k], at);
                 open &= ~(1u << k);
             }
         }
+        at += step;
+    }
+}
+
+// As columns_end, of ranks; `first` is the split's first row.
+template <typename Op, int kSize>
+__device__ inline void
+lead_end(
+    uint64_t (&v)[kSize], int width, int64_t base, int64_t units, int64_t split, int64_t first,
+    const destination &to)
+{
+    extern __shared__ uint4 columns_shared[];
+    uint64_t *room = reinterpret_cast<uint64_t *>(columns_shared);
+    int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+    int warps = static_cast<int>(blockDim.x) / kWarp, pitch = warps + 1, shift = __ffs(width) - 1;
+    auto store = [&](int at, uint64_t rank) {
+        int column = at & (width - 1), k = at >> shift;
+        if (base + column < units) {
+            int64_t place = first + static_cast<uint32_t>(~rank);
+            to.store<Op>(
+                split, (base + column) * kSize + k,
+                {ranked(static_cast<uint32_t>(rank >> 32)), place});
+        }
+    };
+
+    for (int distance = kWarp / 2; distance >= width; distance /= 2) {
+#pragma unroll
+        for (uint64_t &one : v) {
+            uint64_t other = shuffle_xor(one, distance);
+            one = other > one ? other : one;
+        }
+    }
+    if (lane < width) {
+#pragma unroll
+        for (int k = 0; k < kSize; k++) {
+            room[(k * width + lane) * pitch + warp] = v[k];
+        }
+    }
+    __syncthreads();
+
+    if (warps > 8) { // a lane for each of them
+        for (int at = warp; at < width * kSize; at += warps) {
+            uint64_t all = best_rank(lane < warps ? room[at * pitch + lane] : 0);
+            if (lane == 0) {
+                store(at, all);
+            }
+        }
+        return;
+    }
+    for (int at = static_cast<int>(threadIdx.x); at < width * kSize;
+         at += static_cast<int>(blockDim.x)) {
+        uint64_t all = room[at * pitch];
+#pragma unroll
+        for (int w = 1; w < 8; w++) {
+            uint64_t other = w < warps ? room[at * pitch + w] : 0;
+            all = other > all ? other : all;
+        }
+        store(at, all);
     }
 }
 
@@ -158,20 +220,6 @@ take_column(
     }
 }
 
-// Whichever of the two it is.
-template <typename Op, int kSize, typename Offsets>
-__device__ inline void
-take_columns(
-    const typename Op::element *x, Offsets offsets, int64_t begin, int64_t end, int step, int64_t o,
-    const destination &to, typename Op::value (&v)[kSize])
-{
-    if constexpr (Op::kOrdered && kSize > 1) {
-        lead_column<Op, kSize>(x, offsets, begin, end, step, v);
-    } else {
-        take_column<Op, kSize>(x, offsets, begin, end, step, o, to, v);
-    }
-}
-
 template <typename Op, int kSize>
 __device__ inline void
 columns_body(const column_operands &p)
@@ -186,19 +234,31 @@ columns_body(const column_operands &p)
     int64_t begin = split * p.split.share + row;
     int64_t end = (split + 1) * p.split.share < p.length ? (split + 1) * p.split.share : p.length;
 
-    typename Op::value v[kSize];
+    if constexpr (kLeads<Op> && kSize > 1) {
+        uint64_t v[kSize] = {};
+        ptx::wait_for_launch_before();
+        if (mine < p.units) {
+            const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, mine);
+            with_offsets(p.reduced, [&](auto offsets) {
+                lead_column<Op, kSize>(x, offsets, begin, end, height, row, v);
+            });
+        }
+        lead_end<Op, kSize>(v, p.width, base, p.units, split, begin - row, p.to);
+    } else {
+        typename Op::value v[kSize];
 #pragma unroll
-    for (int k = 0; k < kSize; k++) {
-        v[k] = Op::identity();
+        for (int k = 0; k < kSize; k++) {
+            v[k] = Op::identity();
+        }
+        ptx::wait_for_launch_before();
+        if (mine < p.units) {
+            const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, mine);
+            with_offsets(p.reduced, [&](auto offsets) {
+                take_column<Op, kSize>(x, offsets, begin, end, height, mine * kSize, p.to, v);
+            });
+        }
+        columns_end<Op, kSize>(v, p.width, base, p.units, split, p.to);
     }
-    ptx::wait_for_launch_before();
-    if (mine < p.units) {
-        const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, mine);
-        with_offsets(p.reduced, [&](auto offsets) {
-            take_columns<Op, kSize>(x, offsets, begin, end, height, mine * kSize, p.to, v);
-        });
-    }
-    columns_end<Op, kSize>(v, p.width, base, p.units, split, p.to);
 }
 
 // ---- columns of rows at any address -------------------------------------------------------------

@@ -82,6 +82,34 @@ template <typename Op> struct combiner {
     }
 };
 
+// Whether the best of a warp is found at once, without steps.
+template <typename Op> constexpr bool kLeads = Op::kOrdered && kIsFloat<typename Op::element>;
+
+// Over a warp, and over the `threads` of a block.
+template <typename Op>
+__device__ inline typename Op::value
+warp_value(const typename Op::value &v)
+{
+    if constexpr (kLeads<Op>) {
+        return Op::best(v);
+    } else {
+        return warp_reduce(v, combiner<Op>{});
+    }
+}
+
+template <typename Op>
+__device__ inline typename Op::value
+block_best(typename Op::value v, int threads, typename Op::value *room)
+{
+    int lane = static_cast<int>(threadIdx.x) % kWarp;
+    v = Op::best(v);
+    if (lane == 0) {
+        room[threadIdx.x / kWarp] = v;
+    }
+    __syncthreads();
+    return Op::best(lane < threads / kWarp ? room[lane] : Op::identity());
+}
+
 // a and b, whose elements stand behind a's.
 template <typename Op>
 __device__ inline typename Op::value
@@ -291,8 +319,12 @@ rows_body(const row_operands &p)
         });
     }
 
-    v = p.team > kWarp ? block_reduce(v, threads, combiner<Op>{}, room)
-                       : warp_reduce(v, p.team, combiner<Op>{});
+    if constexpr (kLeads<Op>) {
+        v = p.team > kWarp ? block_best<Op>(v, threads, room) : Op::best(v);
+    } else {
+        v = p.team > kWarp ? block_reduce(v, threads, combiner<Op>{}, room)
+                           : warp_reduce(v, p.team, combiner<Op>{});
+    }
     if (mine && rank == 0) {
         p.to.store<Op>(split, o, v);
     }

@@ -8,6 +8,7 @@
 //   finish   the result of `count` elements
 //   then     of an ordered op: `combine` of values where one's elements are behind the other's
 //   settled  what `then` made of elements of which the first stands at `first`
+//   best     of an ordered op of floats: that of a warp
 //   by_pack, by_lane   of an ordered op: how packs of floats are taken
 //   (aicf/cuda/reduce_places.cuh)
 // `combine` is commutative and, up to rounding, associative, with `identity` as its neutral value.
@@ -219,6 +220,17 @@ template <typename T> struct argmax_of : plain<placed<input_t<T>>> {
     static __device__ value then(const value &a, const value &b)
     {
         return above(b.key, a.key) ? b : a;
+    }
+
+    // Of floats: the best of a warp, in all lanes, without its 5 steps.
+    static __device__ value best(const value &v)
+    {
+        uint32_t rank = rank_of(v.key), top = __reduce_max_sync(0xffffffff, rank);
+        uint64_t at = rank == top ? static_cast<uint64_t>(v.at) : ~uint64_t{0};
+        uint32_t high = static_cast<uint32_t>(at >> 32), low = static_cast<uint32_t>(at);
+        uint32_t first = __reduce_min_sync(0xffffffff, high);
+        low = __reduce_min_sync(0xffffffff, high == first ? low : 0xffffffff);
+        return {ranked(top), static_cast<int64_t>(uint64_t{first} << 32 | low)};
     }
 
     static __device__ value settled(value v, int64_t first)

@@ -100,6 +100,39 @@ lane_value(uint32_t word, int lane)
     return x[lane];
 }
 
+// ---- ranks --------------------------------------------------------------------------------------
+
+// Values in the order of unsigned integers: of -0 that of 0, of each NaN one above all. None has 0.
+__device__ inline uint32_t
+rank_of(float x)
+{
+    uint32_t bits = __float_as_uint(x + 0.0f);
+    uint32_t rank = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000);
+    return x == x ? rank : 0xffffffff;
+}
+
+__device__ inline float
+ranked(uint32_t rank)
+{
+    return __uint_as_float(rank ^ (rank >> 31 ? 0x80000000 : 0xffffffff));
+}
+
+// A value and its place in one number, the larger the better: the place, below 2^32, upside down.
+__device__ inline uint64_t
+rank_of(float x, uint32_t at)
+{
+    return uint64_t{rank_of(x)} << 32 | ~at;
+}
+
+// The best of a warp, in all lanes.
+__device__ inline uint64_t
+best_rank(uint64_t mine)
+{
+    uint32_t high = static_cast<uint32_t>(mine >> 32), low = static_cast<uint32_t>(mine);
+    uint32_t top = __reduce_max_sync(0xffffffff, high);
+    return uint64_t{top} << 32 | __reduce_max_sync(0xffffffff, high == top ? low : 0);
+}
+
 // ---- one value of packs -------------------------------------------------------------------------
 
 // Of all lanes of packs, which are numbered from 0 on: less than 2^32 of them.
