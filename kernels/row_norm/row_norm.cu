@@ -4,7 +4,19 @@
 
 namespace aicf::AICF_OP {
 
-AICF_ROWS_KERNELS(operands, kMostPacks)
+AICF_ROWS_ALL_KERNELS(operands, kMostPacks)
+
+// ---- rows that fill their blocks ----------------------------------------------------------------
+
+template <typename T>
+__global__ void
+__launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / rows::kBlockPacks)
+    whole_block(const operands<T> p)
+{
+    whole_block_team team;
+    rows::begin();
+    body<kMostPacks, 1>(p, team);
+}
 
 // ---- rows of any length -------------------------------------------------------------------------
 
@@ -83,7 +95,15 @@ run_held(operands<T> p, int64_t L, int64_t N, aicf_stream stream)
     if (N == 0) { // statistics of nothing, NaN, where they are asked for
         return run_stream(p, L, N, stream);
     }
-    return rows::launch(kernels_of<T>(), p, stream);
+    int64_t packs = N / kPackSize<T>, threads = packs / kMostPacks;
+    bool whole = rows::all_aligned(p.x, p.out, p.weight, p.bias) && N % kPackSize<T> == 0 &&
+                 p.weight && (p.bias || !kCentred);
+    if (whole && threads >= rows::kWarp && packs % (kMostPacks * rows::kWarp) == 0 &&
+        L <= kMostBlocks) {
+        return launch_waiting(
+            whole_block<T>, static_cast<unsigned>(L), static_cast<unsigned>(threads), 0, stream, p);
+    }
+    return rows::launch(all_kernels_of<T>(), p, stream, whole);
 }
 
 } // namespace aicf::AICF_OP

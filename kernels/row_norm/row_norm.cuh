@@ -209,23 +209,41 @@ leads(const rows::lanes_team &team)
     return static_cast<int>(threadIdx.x) % team.width == 0;
 }
 
+template <int kWidth>
+__device__ inline bool
+leads(const rows::whole_lanes_team<kWidth> &)
+{
+    return threadIdx.x % kWidth == 0;
+}
+
 __device__ inline bool
 leads(const rows::block_team &)
 {
     return threadIdx.x == 0;
 }
 
-template <int kPacks, typename T>
+// A block a row that fills it.
+struct whole_block_team : rows::block_team {
+    using place = rows::whole_span;
+
+    template <typename T> __device__ place span_of(const T *, const rows::shape &, int64_t) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        return {static_cast<int>(threadIdx.x) * kSize, static_cast<int>(blockDim.x) * kSize, true};
+    }
+};
+
+template <int kPacks, typename T, typename Span>
 __device__ inline void
-load(rows::held<T, kPacks> &h, const T *row, const rows::span &s)
+load_row(rows::held<T, kPacks> &h, const T *row, const Span &s)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
-        if (s.has(k)) {
+        if (s.moves(k)) {
             ptx::load_once(row + s.first + k * s.step, h.pack[k].word);
         }
     }
-    if (s.edge >= 0) {
+    if (Span::kEdges && s.edge >= 0) {
         h.edge = row[s.edge];
     }
 }
@@ -233,9 +251,9 @@ load(rows::held<T, kPacks> &h, const T *row, const rows::span &s)
 constexpr int kChains = 2; // sums of a thread side by side: none waits for the one before it
 
 // Calls f(chain, x) for each element that a thread has of a row.
-template <int kPacks, typename T, typename Function>
+template <int kPacks, typename T, typename Span, typename Function>
 __device__ inline void
-each_chain(const rows::span &s, const rows::held<T, kPacks> &h, Function f)
+each_chain(const Span &s, const rows::held<T, kPacks> &h, Function f)
 {
 #pragma unroll
     for (int k = 0; k < kPacks; k++) {
@@ -247,7 +265,7 @@ each_chain(const rows::span &s, const rows::held<T, kPacks> &h, Function f)
             }
         }
     }
-    if (s.edge >= 0) {
+    if (Span::kEdges && s.edge >= 0) {
         f(0, to_f32(h.edge));
     }
 }
@@ -258,7 +276,7 @@ template <bool kScaled, int kPacks, int kRows, typename T, typename Team>
 __device__ inline bool
 take(
     const operands<T> &p, Team &team, rows::held<T, kPacks> (&x)[kRows],
-    const rows::span (&at)[kRows], terms (&t)[kRows], bool (&moved)[kRows])
+    const typename Team::place (&at)[kRows], terms (&t)[kRows], bool (&moved)[kRows])
 {
     float sums[kRows][2];
 #pragma unroll
@@ -285,18 +303,47 @@ take(
     return __any_sync(0xffffffff, again); // teams of lanes share a warp
 }
 
-// Whether lanes have their weights on the way beside the row: they have the registers, and short
-// rows no time to wait for them later.
+// Whether weights are on their way beside the row: lanes have the registers, and short rows no time
+// to wait for them later.
 template <int kPacks, typename Team>
-constexpr bool kEarly = kPacks <= (kCentred ? 2 : 4) && std::is_same_v<Team, rows::lanes_team>;
+constexpr bool kEarly = kPacks <= (kCentred ? 2 : 4) && !std::is_base_of_v<rows::block_team, Team>;
 
+// Writes a row's packs. kWeighed: all that weighs is there, in the phase of the row.
+template <bool kWeighed, int kPacks, typename T, typename Span>
+__device__ inline void
+write(
+    const operands<T> &p, T *out, bool packed, const Span &s, const terms &t,
+    const rows::held<T, kPacks> &x, weights<T> (&early)[kPacks], bool loaded)
+{
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        int i = s.first + k * s.step;
+        if (s.moves(k)) {
+            float y[kPackSize<T>];
+            if (kWeighed && !loaded) {
+                early[k].load(p, i);
+            }
+            normalise(t, rows::values_of(x, k).x, y);
+            if (kWeighed) {
+                early[k].apply(y);
+            } else {
+                weigh(p, i, p.shape.n, y);
+            }
+            rows::store_values(out + i, packed || !Span::kEdges, y);
+        }
+    }
+}
+
+// Rows that fill their teams have all that weighs, and packs alone.
 template <int kPacks, int kRows, typename T, typename Team>
 __device__ inline void
 body(const operands<T> &p, Team &team)
 {
+    using place = typename Team::place;
+    constexpr bool kAhead = kEarly<kPacks, Team>;
     rows::held<T, kPacks> x[kRows];
     weights<T> early[kRows][kPacks];
-    rows::span at[kRows];
+    place at[kRows];
     bool moved[kRows] = {};
     terms t[kRows];
     float seen[kRows][1] = {};
@@ -304,8 +351,8 @@ body(const operands<T> &p, Team &team)
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
         at[r] = team.span_of(p.x, p.shape, row);
-        load(x[r], p.x + row * p.shape.n, at[r]);
-        if (kEarly<kPacks, Team> && weighed(p, p.x + row * p.shape.n)) {
+        load_row(x[r], p.x + row * p.shape.n, at[r]);
+        if (kAhead && (!place::kEdges || weighed(p, p.x + row * p.shape.n))) {
 #pragma unroll
             for (int k = 0; k < kPacks; k++) {
                 if (at[r].has(k)) {
@@ -335,36 +382,16 @@ body(const operands<T> &p, Team &team)
     for (int r = 0; r < kRows; r++) {
         int64_t row = team.row(r, kRows);
         T *out = p.out + row * p.shape.n;
-        float y[kPackSize<T>], edge[1];
-        if (at[r].edge >= 0) {
-            float v[1] = {to_f32(x[r].edge)};
+        if (place::kEdges && at[r].edge >= 0) {
+            float v[1] = {to_f32(x[r].edge)}, edge[1];
             normalise(t[r], v, edge);
             weigh(p, at[r].edge, p.shape.n, edge);
             rows::store_values(out + at[r].edge, false, edge);
         }
-        if (weighed(p, p.x + row * p.shape.n)) {
-#pragma unroll
-            for (int k = 0; k < kPacks; k++) {
-                int i = at[r].first + k * at[r].step;
-                if (at[r].has(k)) {
-                    if (!kEarly<kPacks, Team>) {
-                        early[r][k].load(p, i);
-                    }
-                    normalise(t[r], rows::values_of(x[r], k).x, y);
-                    early[r][k].apply(y);
-                    rows::store_values(out + i, packed, y);
-                }
-            }
+        if (!place::kEdges || weighed(p, p.x + row * p.shape.n)) {
+            write<true>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
         } else {
-#pragma unroll
-            for (int k = 0; k < kPacks; k++) {
-                int i = at[r].first + k * at[r].step;
-                if (at[r].has(k)) {
-                    normalise(t[r], rows::values_of(x[r], k).x, y);
-                    weigh(p, i, p.shape.n, y);
-                    rows::store_values(out + i, packed, y);
-                }
-            }
+            write<false>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
         }
         if (row < p.shape.count && leads(team)) {
             t[r].save(p, row);
