@@ -19,8 +19,8 @@ __launch_bounds__(kLanesBlock, kSize *kUnits <= kColumns ? 2 : 1) lanes(const op
     rows::lanes_team team = {p.width};
     place at = columns::place_in(team);
     sums<kSize, kUnits> s;
+    rows::begin();
     over_rows(p, team, at, s);
-    ptx::let_next_launch_begin();
     if (!p.partial) {
         return;
     }
@@ -55,7 +55,7 @@ launch_lanes(operands<T> p, const wanted<T> &out, aicf_stream stream)
     blocks = blocks < 2 * kMachine ? blocks : 2 * kMachine;
     blocks = blocks < 1 ? 1 : blocks;
     return launch_both(p, out, blocks, stream, [&] {
-        return aicf::launch(
+        return launch_waiting(
             lanes<T, kSize, kUnits>, static_cast<unsigned>(blocks), kLanesBlock, 0, stream, p);
     });
 }
@@ -67,6 +67,7 @@ __global__ void
 __launch_bounds__(kMostThreads, 1) block(const operands<T> p)
 {
     rows::block_team team;
+    rows::begin();
     body<kSize, kColumns / kSize>(p, team);
 }
 
@@ -78,7 +79,9 @@ launch_block(operands<T> p, const wanted<T> &out, aicf_stream stream)
     int64_t blocks = kMachine * (kMostThreads / threads), most = most_teams(p.L, p.N);
     blocks = blocks < most ? blocks : most;
     return launch_both(p, out, blocks, stream, [&] {
-        return aicf::launch(block<T, kSize>, static_cast<unsigned>(blocks), threads, 0, stream, p);
+        return launch_waiting(
+            block<T, kSize>, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0,
+            stream, p);
     });
 }
 

@@ -174,7 +174,6 @@ body(const operands<T> &p, Team &team)
     place at = columns::place_in(team);
     sums<kSize, kUnits> s;
     over_rows(p, team, at, s);
-    ptx::let_next_launch_begin();
     if (!p.partial) {
         return;
     }
@@ -207,7 +206,7 @@ __launch_bounds__(kAcross *kDown)
     int64_t column = blockIdx.x * int64_t{kAcross} + across;
     int64_t pitch = kKinds * N;
 
-    ptx::wait_for_launch_before();
+    rows::begin();
     float sum = 0.0f;
     if (column < pitch) {
 #pragma unroll 4
