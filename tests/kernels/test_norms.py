@@ -116,6 +116,20 @@ def test_many_wide_rows(width: int, dtype: str) -> None:
     check_out(x, dtype, f"4099 x {width}, a large one")
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-norm", "KERNELS-norm-gradients")
+@pytest.mark.parametrize(("dtype", "width"), [("f32", 9001), ("f16", 17_002), ("bf16", 17_001)])
+def test_many_rows_of_clusters(width: int, dtype: str) -> None:
+    """Clusters that go over several rows, parts of the next on their way; some are taken again."""
+    x = random((141, width), dtype, "cuda")
+    check_forward(x, dtype, f"141 x {width}")
+    x[70] *= {"f32": 1e30, "f16": 1e4, "bf16": 1e30}[dtype]
+    for row in (3, 139, 140):
+        x[row, looked_at(width)] += 1000
+    check_out(x, dtype, f"141 x {width}, some taken again")
+    check_backward((141, width), dtype, "cuda", weights=(True,))
+
+
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("offset", [1, 3])
@@ -169,6 +183,20 @@ def test_far_from_zero(device: str, base: float, width: int) -> None:
     noise = np.random.default_rng(5).uniform(-1, 1, (3, width))
     x = tensor_of(base + noise, "f32", device)
     check_out(x, "f32", f"{base} +- 1")
+
+
+def looked_at(width: int) -> list[int]:
+    """The elements of a row by which the CUDA kernels guess its mean."""
+    return sorted({i * width // 16 for i in range(16)})
+
+
+@pytest.mark.promise("KERNELS-norm-inputs")
+@pytest.mark.parametrize("width", [100, 1000, 1024, 4096, 5001, 20_001, 70_000])
+def test_guesses_that_are_far_from_the_mean(device: str, width: int) -> None:
+    """Sums of squares about such a guess have lost the digits of the variance."""
+    x = random((5, width), "f32", device)
+    x[1:4, looked_at(width)] += 1e4
+    check_out(x, "f32", f"{width} about 1e4")
 
 
 def check_out(x: torch.Tensor, dtype: str, what: str) -> None:
