@@ -36,8 +36,9 @@ template <typename T> struct operands {
     int team;      // of lanes, or threads along R: a power of two
     int64_t tiles; // of columns, along R
     int64_t jobs;  // blocks that there would be if each did its part of the work once
-    // Of `stay`: whether rows begin at several phases of a line, and stages of a row.
-    bool phased;
+    // Of `stay`: whether rows begin at several phases of a line, whether all are whole packs dealt
+    // from the first one on, and stages of a row.
+    bool phased, even;
     int stages;
 };
 
@@ -98,17 +99,15 @@ logit_at(const operands<T> &p, const T *first, int64_t t)
     return p.rule.is_class(t) ? to_f32(first[t * p.R]) : 0.0f;
 }
 
-// What a block leaves: the sums of its threads, or those that its first thread alone has.
+// What a block leaves: the sums of its threads.
 template <typename T>
 __device__ inline void
-leave(const operands<T> &p, float (&sums)[2], bool alone)
+leave(const operands<T> &p, float (&sums)[2])
 {
     if (p.parts) {
         float v[1][2] = {{sums[0], sums[1]}};
-        if (!alone) {
-            rows::block_team team;
-            team.reduce(v, rows::add{});
-        }
+        rows::block_team team;
+        team.reduce(v, rows::add{});
         if (threadIdx.x == 0) {
             reinterpret_cast<float2 *>(p.parts)[blockIdx.x] = {v[0][0], v[0][1]};
         }
@@ -192,26 +191,43 @@ __launch_bounds__(rows::kLanesBlock) lanes_per_row(const operands<T> p)
     for (int64_t i = blockIdx.x; i < p.jobs; i += gridDim.x) {
         lanes_rows<kPacks>(p, rows::lanes_team(p.team, i), sums);
     }
-    leave(p, sums, false);
+    leave(p, sums);
 }
 
 // ---- rows that are streamed ---------------------------------------------------------------------
 
-// A thread's totals become its team's, in all threads: over a warp by its largest, which costs one
-// power, and then over the warps.
-template <typename Team>
+// A thread's totals become its warp's, in all lanes: by the warp's largest, which costs one power.
 __device__ inline void
-reduce_total(Team &team, float (&total)[2])
+reduce_total(float (&total)[2])
 {
+    rows::warps_team warp;
     float top[1][1] = {{total[0]}};
-    team.lanes(top, soft::largest{});
+    warp.lanes(top, soft::largest{});
     soft::scale power(soft::base_of(top[0][0]));
     float sum[1][1] = {{soft::total::moved(total[0], total[1], power)}};
-    team.lanes(sum, rows::add{});
-    float both[1][2] = {{top[0][0], sum[0][0]}};
-    team.across(both, soft::total{});
-    total[0] = both[0][0];
-    total[1] = both[0][1];
+    warp.lanes(sum, rows::add{});
+    total[0] = top[0][0];
+    total[1] = sum[0][0];
+}
+
+// The totals of a block's warps become those of its first warp. `turn` is one row's 0, the next
+// one's 1.
+__device__ inline void
+gather_totals(float (&total)[2], int turn)
+{
+    __shared__ float2 warps[2][kBlock / rows::kWarp];
+    int lane = static_cast<int>(threadIdx.x) % rows::kWarp;
+    if (lane == 0) {
+        warps[turn][threadIdx.x / rows::kWarp] = {total[0], total[1]};
+    }
+    __syncthreads();
+    if (threadIdx.x < rows::kWarp) {
+        bool mine = lane < static_cast<int>(blockDim.x) / rows::kWarp;
+        float2 held = mine ? warps[turn][lane] : float2{-INFINITY, 0.0f};
+        total[0] = held.x;
+        total[1] = held.y;
+        reduce_total(total);
+    }
 }
 
 // Takes what is held and one element more into a total, which is rescaled once for all of it.
@@ -229,12 +245,16 @@ take(float (&total)[2], rows::held<T, kPacks> &x, float one)
     total[1] = sum;
 }
 
+// Of the rows that a warp has reduced, lane i has the i-th until they are finished together.
+struct reduced {
+    float total[2], smoothed[2], at_target, shift;
+};
+
 // kWarps: a row belongs to a warp, not to the block.
 template <typename T, bool kSmooth, bool kWarps>
 __global__ void
 __launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
 {
-    using team_of = std::conditional_t<kWarps, rows::warps_team, rows::block_team>;
     extern __shared__ words slots[];
     int rank = static_cast<int>(kWarps ? threadIdx.x % rows::kWarp : threadIdx.x);
     int threads = static_cast<int>(kWarps ? rows::kWarp : blockDim.x);
@@ -243,16 +263,19 @@ __launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
     int lines = static_cast<int>(p.lines), C = static_cast<int>(p.rule.C);
     int asked = row - step, to_ask = 0; // a row, and what is left of its stages
     rows::feed<T, kAhead, kStages> feed(slots);
-    team_of team;
+    rows::block_team block;
     float sums[2] = {};
 
+    auto cut_of = [&](const T *line) {
+        return p.even ? rows::cut(C / kPackSize<T>) : rows::cut(line, C, p.phased);
+    };
     auto ask = [&] {
         if (to_ask == 0) {
             asked += step;
             to_ask = p.stages;
             if (asked < lines) {
                 const T *line = p.logits + asked * p.rule.C;
-                feed.start(line, rows::cut(line, C, p.phased), rank, threads);
+                feed.start(line, cut_of(line), rank, threads);
             }
         }
         feed.ask(threads);
@@ -265,15 +288,20 @@ __launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
     }
     int64_t target = row < lines ? p.rule.target_of(row) : 0;
 
+    reduced kept = {};
+    int count = 0; // of rows that are kept
 #pragma unroll 1
     for (; row < lines; row += step) {
         const T *line = p.logits + row * p.rule.C;
-        rows::cut cut(line, C, p.phased);
-        int edge = cut.edge<T>(rank);
+        rows::cut cut = cut_of(line);
+        int edge = p.even ? -1 : cut.edge<T>(rank);
         float at_edge = edge >= 0 ? to_f32(line[edge]) : -INFINITY;
-        float at_target = rank == 0 ? logit_at(p, line, target) : 0.0f;
-        target = row + step < lines ? p.rule.target_of(row + step) : 0;
         float shift = kSmooth ? shift_of(p, line) : 0.0f;
+        if (rank == count) {
+            kept.at_target = logit_at(p, line, target);
+            kept.shift = shift;
+        }
+        target = row + step < lines ? p.rule.target_of(row + step) : 0;
         float total[2] = {-INFINITY, 0.0f}, smoothed[1][2] = {};
         if (kSmooth && edge >= 0) {
             smooth(p, smoothed[0], edge, at_edge, shift);
@@ -293,15 +321,34 @@ __launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
             }
             packs -= kAhead * threads;
         }
-        reduce_total(team, total);
-        if constexpr (kSmooth) {
-            team.reduce(smoothed, rows::add{});
+        reduce_total(total);
+        if constexpr (!kWarps) {
+            gather_totals(total, count & 1);
         }
-        if (rank == 0) {
-            finish(p, row, p.rule.target_of(row), at_target, total, smoothed[0], shift, sums);
+        if constexpr (kSmooth) {
+            rows::reduce_lanes(smoothed, rows::kWarp, rows::add{});
+            if constexpr (!kWarps) {
+                block.across(smoothed, rows::add{});
+            }
+        }
+        if (rank == count) {
+            kept.total[0] = total[0];
+            kept.total[1] = total[1];
+            kept.smoothed[0] = smoothed[0][0];
+            kept.smoothed[1] = smoothed[0][1];
+        }
+        count++;
+        if (count == rows::kWarp || lines - row <= step) {
+            if (rank < count) {
+                int mine = row - (count - 1 - rank) * step;
+                finish(
+                    p, mine, p.rule.target_of(mine), kept.at_target, kept.total, kept.smoothed,
+                    kept.shift, sums);
+            }
+            count = 0;
         }
     }
-    leave(p, sums, !kWarps);
+    leave(p, sums);
 }
 
 // ---- columns ------------------------------------------------------------------------------------
@@ -339,7 +386,7 @@ __launch_bounds__(kBlock, kBlocks) columns(const operands<T> p)
             finish(p, line, t, logit_at(p, in[0], t), total, smoothed, shift, sums);
         }
     }
-    leave(p, sums, false);
+    leave(p, sums);
 }
 
 // ---- combine ------------------------------------------------------------------------------------
@@ -427,6 +474,7 @@ launch_stay(
     constexpr int64_t kMost = kBlock / rows::kWarp;
     warps = warps < kMost ? warps : kMost;
     p.phased = p.rule.C * static_cast<int64_t>(sizeof(T)) % rows::kLineBytes != 0;
+    p.even = !p.phased && phase_of(p.logits) == 0;
     packs += p.phased ? rows::kLinePacks - 1 : 0;
     p.stages = static_cast<int>(ceil_div(packs, warps * rows::kWarp * kAhead));
 

@@ -80,6 +80,11 @@ nothing()
 struct cut {
     int head, packs, tail, lead;
 
+    // Of packs alone, dealt from the first one on.
+    __device__ explicit cut(int whole) : head(0), packs(whole), tail(0), lead(0)
+    {
+    }
+
     template <typename T> __device__ cut(const T *row, int n, bool lines)
     {
         constexpr int kSize = kPackSize<T>;
