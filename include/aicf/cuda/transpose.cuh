@@ -35,6 +35,7 @@ struct kernels {
     void (*direct)(elements<AICF_MAX_RANK>);
     void (*few)(elements<kFewDims>);
     int across, along; // of a tile
+    int shifted_across, shifted_along, lead;
 };
 
 inline bool
@@ -83,12 +84,15 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count, bool *flat)
     }
     t->x_packs = whole_packs(p.x, t->x_pitch, t->x_strides, t->rank, p.item);
     t->out_packs = whole_packs(p.out, t->out_pitch, t->out_strides, t->rank, p.item);
-    int64_t pack = t->out_packs ? 0 : kPackBytes / p.item;
-    int64_t rows = tall.size + (pack ? pack - 1 : 0); // that a pack of out may begin at
-    *flat = k.flat && rows <= flat_shape::kAlong - pack;
-    t->step = (*flat ? flat_shape::kAlong : k.along) - pack;
-    int64_t wide_tiles = ceil_div(wide.size, *flat ? flat_shape::kAcross : k.across);
-    int64_t tall_tiles = ceil_div(rows, t->step);
+    bool packs = t->out_packs;
+    // A row of out may begin `lead` rows into a tile's.
+    int64_t flat_lead = packs ? 0 : flat_shifted_shape::kLead, lead = packs ? 0 : k.lead;
+    *flat = k.flat && tall.size + (packs ? 0 : flat_lead - 1) <= flat_shape::kAlong - flat_lead;
+    lead = *flat ? flat_lead : lead;
+    t->step = (*flat ? flat_shape::kAlong : packs ? k.along : k.shifted_along) - lead;
+    int64_t columns = *flat ? flat_shape::kAcross : packs ? k.across : k.shifted_across;
+    int64_t wide_tiles = ceil_div(wide.size, columns);
+    int64_t tall_tiles = ceil_div(tall.size + (packs ? 0 : lead - 1), t->step);
     *count = wide_tiles * tall_tiles * slices;
     if (*count > kMostBlocks) {
         return false;
@@ -273,7 +277,11 @@ launch(
         k.across = S::kAcross;                                                           \
         k.along = S::kAlong;                                                             \
         if constexpr (sizeof(T) < kPackBytes) { /* elements of 16 bytes are on theirs */ \
-            k.shifted = shifted<T, S>;                                                   \
+            using H = transpose::shifted_shape<T>;                                       \
+            k.shifted = shifted<T, H>;                                                   \
+            k.shifted_across = H::kAcross;                                               \
+            k.shifted_along = H::kAlong;                                                 \
+            k.lead = H::kLead;                                                           \
         }                                                                                \
         if constexpr (sizeof(T) < 4) {                                                   \
             k.threes[0] = threes<T, false>;                                              \
@@ -281,7 +289,7 @@ launch(
         }                                                                                \
         if constexpr (sizeof(T) == 2) {                                                  \
             k.flat = tiled<T, transpose::flat_shape>;                                    \
-            k.flat_shifted = shifted<T, transpose::flat_shape>;                          \
+            k.flat_shifted = shifted<T, transpose::flat_shifted_shape>;                  \
         }                                                                                \
         return k;                                                                        \
     }                                                                                    \

@@ -1,9 +1,9 @@
 // The tiles of aicf/cuda/transpose.cuh where rows of out begin anywhere.
 //
 // A pack of a row of out lies on the row's own boundaries, so rows take from a tile parts that are
-// shifted against each other, by less than a pack: a tile holds as many rows of x before those that
-// it would write, which the tile before it holds too. Only the first and the last pack of a whole
-// row are written element by element.
+// shifted against each other, by less than kLead rows: a tile holds as many rows of x before those
+// that it would write, which the tile before it holds too. Only the first and the last pack of a
+// whole row are written element by element.
 // Columns whose rows of out lie alike, a pack's number of columns apart, stand beside each other in
 // a word of shared memory, so that one read serves them.
 #ifndef AICF_CUDA_TRANSPOSE_SHIFTED_CUH
@@ -12,6 +12,21 @@
 #include <aicf/cuda/transpose_tiles.cuh>
 
 namespace aicf::transpose {
+
+// Larger than aligned tiles, since rows of x begin and end within sectors of memory, which are read
+// by two tiles then; by whole sectors of out, where the rows that it costs are few.
+template <typename T> struct shifted_shape : shape<T> {
+    static constexpr int kLead = kPackSize<T>;
+};
+template <> struct shifted_shape<uint16_t> {
+    static constexpr int kAcross = 128, kAlong = 128, kLead = 16;
+};
+template <> struct shifted_shape<uint32_t> {
+    static constexpr int kAcross = 64, kAlong = 128, kLead = 8;
+};
+struct flat_shifted_shape : flat_shape {
+    static constexpr int kLead = kPackSize<uint16_t>;
+};
 
 // Columns of a gang: packs of x beside each other, one for each lane of a word.
 template <typename T> constexpr unsigned kGang = kPackSize<T> * kColumns<T>;
@@ -81,29 +96,22 @@ template <typename T, typename S> struct gang_place {
     }
 };
 
-// The tile's rows of x, from any address. Nothing is read outside of [low, high).
-template <typename T, typename S>
+// kLoads gangs of rows from `first` on, at `from`.
+template <unsigned kLoads, typename T, typename S>
 __device__ inline void
-load_gangs(
-    const tile_memory<T, S> &tile, const T *x, int64_t pitch, const tile_place &part,
-    const char *low, const char *high)
+load_some(
+    const tile_memory<T, S> &tile, const T *from, int64_t pitch, const tile_place &part,
+    unsigned gang, unsigned first, const char *low, const char *high)
 {
     constexpr int kPacks = kColumns<T>;
-    constexpr unsigned kRows = gang_place<T, S>::kRows, kLoads = S::kAlong / kRows;
-    gang_place<T, S> place;
-    unsigned column = place.gang * kGang<T>;
-    if (column >= part.columns) {
-        return;
-    }
-    const T *from = x + place.row * pitch + column;
-
+    constexpr unsigned kRows = gang_place<T, S>::kRows;
     words held[kLoads][kPacks + 1];
     int by[kLoads];
     bool whole[kLoads];
 #pragma unroll
     for (unsigned u = 0; u < kLoads; u++) {
         const char *at = reinterpret_cast<const char *>(from + u * (kRows * pitch));
-        unsigned row = place.row + u * kRows;
+        unsigned row = first + u * kRows;
         by[u] = static_cast<int>(reinterpret_cast<uintptr_t>(at) % kPackBytes);
         at -= by[u];
         const char *last = by[u] ? at + kPacks * kPackBytes : at; // not needed at a boundary
@@ -119,14 +127,14 @@ load_gangs(
     }
 #pragma unroll
     for (unsigned u = 0; u < kLoads; u++) {
-        unsigned row = place.row + u * kRows;
+        unsigned row = first + u * kRows, column = gang * kGang<T>;
         if (whole[u]) {
             words packs[kPacks], woven[kPacks];
             shift_packs<kPacks, static_cast<int>(sizeof(T))>(held[u], by[u], packs);
             weave(static_cast<const T *>(nullptr), packs, woven);
 #pragma unroll
             for (unsigned i = 0; i < kPacks; i++) {
-                *tile.chunk(row, place.gang * kPacks + i) = woven[i];
+                *tile.chunk(row, gang * kPacks + i) = woven[i];
             }
         } else if (row >= part.begin && row < part.end) {
             const T *at = from + u * (kRows * pitch);
@@ -138,7 +146,33 @@ load_gangs(
     }
 }
 
-// Writes the columns' packs of rows: the first begins less than a pack before row kPackSize, which
+// The tile's rows of x, from any address. Nothing is read outside of [low, high).
+template <typename T, typename S>
+__device__ inline void
+load_gangs(
+    const tile_memory<T, S> &tile, const T *x, int64_t pitch, const tile_place &part,
+    const char *low, const char *high)
+{
+    constexpr int kPacks = kColumns<T>;
+    constexpr unsigned kRows = gang_place<T, S>::kRows, kRounds = S::kAlong / kRows;
+    constexpr unsigned kMost = kPacks > 1 ? 2 : 4, kLoads = kRounds < kMost ? kRounds : kMost;
+    static_assert(kRounds % kLoads == 0, "whole rounds");
+    gang_place<T, S> place;
+    unsigned column = place.gang * kGang<T>;
+    if (column >= part.columns) {
+        return;
+    }
+    const T *from = x + place.row * pitch + column;
+
+#pragma unroll 1
+    for (unsigned done = 0; done < kRounds; done += kLoads) {
+        load_some<kLoads>(tile, from, pitch, part, place.gang, place.row, low, high);
+        from += kLoads * kRows * pitch;
+        place.row += kLoads * kRows;
+    }
+}
+
+// Writes the columns' packs of rows: the first begins less than kLead rows before row kLead, which
 // is at the tile's own place in out.
 template <typename T, typename S>
 __device__ inline void
@@ -148,24 +182,26 @@ store_shifted(
     constexpr unsigned kSize = kPackSize<T>, kGroups = S::kAlong / kSize;
     constexpr unsigned kUnits = kGroups * S::kAcross / kColumns<T>;
     constexpr int kRow = tile_memory<T, S>::kChunks * kPackBytes;
-    static_assert(kUnits % kBlock == 0, "whole rounds");
-#pragma unroll
+    constexpr int kLead = S::kLead;
+    static_assert(kUnits % kBlock == 0 && kLead % kSize == 0, "whole rounds and packs");
+#pragma unroll 2
     for (unsigned u = 0; u < kUnits / kBlock; u++) {
         unsigned unit = threadIdx.x + u * kBlock, group = unit % kGroups, word = unit / kGroups;
         unsigned column = word / kSize * kGang<T> + word % kSize;
-        if (group == kGroups - 1 || column >= part.columns) {
+        if (group >= kGroups - kLead / kSize || column >= part.columns) {
             continue;
         }
         T *to = out + column * pitch;
-        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % kSize);
-        // The pack's rows lie across two of the tile's groups.
-        unsigned byte = word * sizeof(column_t<T>);
+        int ahead = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % kLead);
+        // The pack's rows lie across two of the tile's packs of rows: `phase` in the lower.
+        unsigned row = group * kSize + static_cast<unsigned>(kLead - ahead);
+        int phase = ahead % static_cast<int>(kSize);
+        unsigned byte = word * sizeof(column_t<T>), next = row + static_cast<unsigned>(phase);
         const char *lower =
-            reinterpret_cast<const char *>(tile.chunk((group + 1) * kSize - 1, byte / kPackBytes)) +
+            reinterpret_cast<const char *>(tile.chunk(next - 1, byte / kPackBytes)) +
             byte % kPackBytes;
         const char *upper =
-            reinterpret_cast<const char *>(tile.chunk((group + 1) * kSize, byte / kPackBytes)) +
-            byte % kPackBytes;
+            reinterpret_cast<const char *>(tile.chunk(next, byte / kPackBytes)) + byte % kPackBytes;
         lower -= (phase - 1) * kRow; // of no use if the phase is 0
         upper -= phase * kRow;
         column_t<T> held[kSize];
@@ -176,7 +212,6 @@ store_shifted(
                 *reinterpret_cast<const column_t<T> *>((k < phase ? lower : upper) + k * kRow);
         }
         turn(static_cast<const T *>(nullptr), held, packs);
-        unsigned row = (group + 1) * kSize - static_cast<unsigned>(phase);
         bool whole = row >= part.begin && row + kSize <= part.end;
 #pragma unroll
         for (unsigned c = 0; c < kColumns<T>; c++, column += kSize, to += kSize * pitch) {
@@ -202,7 +237,7 @@ shifted_body(const tiles &p)
     tile_memory<T, S> tile = {memory};
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
-    tile_place place = place_of<S>(p, x, out, kPackSize<T>);
+    tile_place place = place_of<S>(p, x, out, S::kLead);
     load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
     __syncthreads();
     store_shifted(tile, out, p.out_pitch, place, p.truth);
