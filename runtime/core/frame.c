@@ -32,6 +32,9 @@ is_absent(const PyObject *object)
 
 /* ---- lists: a parameter takes as many tensors as its count says ------------------------------ */
 
+/* Of a call: half a gigabyte of arrays, and none of the counts in them is near its end. */
+enum { MOST_TENSORS = 1 << 20 };
+
 /* The tuple of a list that was given, kept by the frame. */
 static PyObject *
 list_keep(frame *f, int param)
@@ -104,8 +107,10 @@ frame_grow(frame *f)
     for (int p = 0; p < f->op->params; p++) {
         count += aicf_call_count(f->call, p);
     }
-    if (count > INT16_MAX) {
-        return raise_misuse(f->op, "lists", "have %lld tensors, too many", (long long)count);
+    if (count > MOST_TENSORS) {
+        return raise_misuse(
+            f->op, "lists", "have %lld tensors, more than %d: give them in several calls",
+            (long long)count, (int)MOST_TENSORS);
     }
     const aicf_call *options = f->call;
     f->heap = PyMem_Calloc(1, arrays_bytes(f->op, (int)count));

@@ -44,6 +44,7 @@ check_one(const aicf_tensor *t, const aicf_op *op, int p)
 typedef struct place {
     const aicf_tensor *t;
     int param, index;
+    int written; /* the first place from this one on whose tensor is written */
 } place;
 
 static int
@@ -61,11 +62,23 @@ collect(const aicf_tensor *t, const aicf_call *call, place *places)
         int start = param_start(call, p);
         for (int i = 0; i < param_count(call, p); i++) {
             if (!t[start + i].absent && t[start + i].numel) {
-                places[count++] = (place){&t[start + i], p, i};
+                places[count++] = (place){&t[start + i], p, i, 0};
             }
         }
     }
     return count;
+}
+
+/* In the order of their addresses. */
+static void
+order(const aicf_op *op, place *places, int count)
+{
+    int written = count;
+    qsort(places, (size_t)count, sizeof *places, by_address);
+    for (int i = count - 1; i >= 0; i--) {
+        written = is_written(op, places[i].param) ? i : written;
+        places[i].written = written;
+    }
 }
 
 /* Exactly the same is allowed between lists of one length at one index, never between two tensors
@@ -78,22 +91,31 @@ pair_may_be_exact(const aicf_op *op, place a, place b)
            may_be_exact(op, a.param, b.param);
 }
 
+/* The next place from j on that `a` has to be compared with: two that are read may be one, and
+   there may be many of those. */
+static int
+next_of(const place *places, int count, bool written, int j)
+{
+    return written || j == count ? j : places[j].written;
+}
+
 static aicf_status
 sweep(const aicf_op *op, const place *places, int count)
 {
     for (int i = 0; i < count; i++) {
         place a = places[i];
-        if (is_written(op, a.param) && aicf_tensor_overlaps_itself(a.t)) {
+        const bool written = a.written == i;
+        if (written && aicf_tensor_overlaps_itself(a.t)) {
             return aicf_unsupported(AICF_CHECK_SELF_OVERLAP, a.param, a.index);
         }
-        for (int j = i + 1; j < count && places[j].t->first < a.t->end; j++) {
+        int j = next_of(places, count, written, i + 1);
+        while (j < count && places[j].t->first < a.t->end) {
             place b = places[j];
-            bool written = is_written(op, a.param) || is_written(op, b.param);
-            if (written && collide(a.t, b.t, pair_may_be_exact(op, a, b))) {
-                bool first = is_written(op, a.param);
+            if (collide(a.t, b.t, pair_may_be_exact(op, a, b))) {
                 return aicf_unsupported(
-                    AICF_CHECK_OVERLAP, first ? a.param : b.param, first ? b.param : a.param);
+                    AICF_CHECK_OVERLAP, written ? a.param : b.param, written ? b.param : a.param);
             }
+            j = next_of(places, count, written, j + 1);
         }
     }
     return aicf_ok();
@@ -106,7 +128,7 @@ check_many(const aicf_tensor *t, const aicf_call *call)
     place *places = malloc(((size_t)call->count + 1) * sizeof *places);
     if (places) {
         int count = collect(t, call, places);
-        qsort(places, (size_t)count, sizeof *places, by_address);
+        order(call->op, places, count);
         status = sweep(call->op, places, count);
     }
     free(places);

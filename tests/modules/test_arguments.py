@@ -6,6 +6,7 @@ import contextlib
 import decimal
 import enum
 import fractions
+import importlib
 import math
 from typing import Any
 
@@ -514,6 +515,22 @@ def test_a_dtype_that_the_out_says(zoo: Any) -> None:
 
 
 # ---- lists ----------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("LISTS-many")
+def test_lists_of_very_many() -> None:
+    """One gradient for all: each pair of it overlaps, which nobody minds or has time to ask."""
+    sgd = importlib.import_module("aicf_cuda.sgd")
+    count, grad = 40_000, np.ones(2, "f4")
+    flat = np.ones((count, 2), "f4")
+    assert sgd.sgd_f32([*flat], [grad] * count, None, lr=0.5) is True
+    assert (flat == 0.5).all()
+    rows = [*flat]
+    assert sgd.sgd_f32(rows[:-1] + rows[:1], [grad] * count, None, lr=0.5) is False
+    assert sgd.sgd_f32([*rows[1:], grad], [grad] * count, None, lr=0.5) is False
+    assert (flat == 0.5).all()
+    with pytest.raises(TypeError, match="sgd: lists have 15728.. tensors, more than 1048576: give"):
+        sgd.sgd_f32([grad] * (1 << 19), [grad] * (1 << 19), None, lr=0.5)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40, 200])
