@@ -229,16 +229,17 @@ best_whole(const halves &p, int processors)
     return best;
 }
 
-inline const shape_of_tiles &
+// A shape, and the clocks that it is thought to take.
+inline bid
 choose(const halves &p, int processors)
 {
     int64_t two = 2 * ceil_div(p.N, kHalved.cols) * p.batch_sizes[0];
     bool split = two <= processors && p.K > 4 * kDepth;
     if (p.a_along_k && p.M <= kFew.a_rows) {
-        return split ? kFewHalved : kFew;
+        return {split ? &kFewHalved : &kFew, ceil_div(p.K, kDepth) * 300};
     }
     if (p.M <= kHalved.rows && split) {
-        return kHalved;
+        return {&kHalved, ceil_div(p.K, kDepth) * 300};
     }
     bid best = best_whole(p, processors);
     int64_t tiles = ceil_div(p.M, kPaired.rows) * ceil_div(p.N, kPaired.cols) * p.batch_sizes[0];
@@ -246,7 +247,66 @@ choose(const halves &p, int processors)
     constexpr int64_t kExchangeClocks = 4000; // what two blocks a tile cost besides their slabs
     bool pairs = p.M > kHalved.rows && kPaired.split * tiles <= processors && slabs >= 4 &&
                  slabs * 545 + kExchangeClocks < best.clocks;
-    return pairs ? kPaired : *best.shape;
+    best = pairs ? bid{&kPaired, slabs * 545 + kExchangeClocks} : best;
+    // Two blocks a small tile, where there are few of those.
+    int64_t smalls = ceil_div(p.M, kHalved.rows) * ceil_div(p.N, kHalved.cols) * p.batch_sizes[0];
+    int64_t for_halved = ceil_div(ceil_div(p.K, kDepth), kHalved.split) * 330 + kExchangeClocks;
+    bool halve = kHalved.split * smalls <= processors && slabs >= 4 && for_halved < best.clocks;
+    return halve ? bid{&kHalved, for_halved} : best;
+}
+
+// Rows from `first` on, `count` of them; columns likewise.
+inline halves
+rows_of(halves p, int64_t first, int64_t count)
+{
+    p.a += first * (p.a_along_k ? p.a_pitch : 1);
+    p.c += p.c ? first * p.c_pitch : 0;
+    p.out += first * p.out_pitch;
+    p.M = count;
+    return p;
+}
+
+inline halves
+columns_of(halves p, int64_t first, int64_t count)
+{
+    p.b += first * (p.b_along_k ? p.b_pitch : 1);
+    p.bias += p.bias ? first : 0;
+    p.c += p.c ? first : 0;
+    p.out += first;
+    p.N = count;
+    return p;
+}
+
+// In one launch or, where a few rows and columns past whole tiles would cost a wave of large ones,
+// those in launches of their own.
+inline aicf_status
+launch_parts(const halves &p, const place_of_launch &place)
+{
+    constexpr int64_t kWhole = 256; // rows and columns of two of the largest tiles
+    bid all = choose(p, place.processors);
+    int64_t rows = p.M / kWhole * kWhole, columns = p.N / kWhole * kWhole;
+    if (rows < 4 * kWhole || columns < 4 * kWhole || p.batch_sizes[0] != 1) {
+        return launch_all(p, *all.shape, place);
+    }
+    halves low = rows_of(p, rows, p.M - rows), high = rows_of(p, 0, rows);
+    halves right = columns_of(high, columns, p.N - columns), main = columns_of(high, 0, columns);
+    bid for_main = choose(main, place.processors), none = {nullptr, 0};
+    bid for_low = low.M > 0 ? choose(low, place.processors) : none;
+    bid for_right = right.N > 0 ? choose(right, place.processors) : none;
+    constexpr int64_t kLaunchClocks = 3000;
+    int64_t parts = for_main.clocks + for_low.clocks + for_right.clocks +
+                    ((low.M > 0) + (right.N > 0)) * kLaunchClocks;
+    if (parts >= all.clocks) {
+        return launch_all(p, *all.shape, place);
+    }
+    aicf_status status = launch_all(main, *for_main.shape, place);
+    if (!status.kind && low.M > 0) {
+        status = launch_all(low, *for_low.shape, place);
+    }
+    if (!status.kind && right.N > 0) {
+        status = launch_all(right, *for_right.shape, place);
+    }
+    return status;
 }
 
 inline aicf_status
@@ -259,7 +319,7 @@ launch_wgmma(halves p, bool f16, aicf_stream stream)
     }
     merge_batches(p);
     choose_mapped(p);
-    return launch_all(p, choose(p, place.processors), place);
+    return launch_parts(p, place);
 }
 
 // Operands that the copy engine does not take are copied to the workspace first, on the L2's lines;

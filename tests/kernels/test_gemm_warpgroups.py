@@ -155,6 +155,20 @@ def test_epilogues(shape: tuple[int, int, int], dtype: str) -> None:
             )  # fmt: skip
 
 
+@pytest.mark.promise("KERNELS-gemm-wgmma")
+@pytest.mark.parametrize("layouts", LAYOUTS)
+@pytest.mark.parametrize("shape", [(4104, 4104), (4100, 4096), (4096, 4120)], ids=str)
+def test_rows_and_columns_past_whole_tiles(shape: tuple[int, int], layouts: str) -> None:
+    """Those are launches of their own: each takes its part of c and bias."""
+    (m, n), k = shape, 2056
+    slack = up(m) if layouts[0] == "c" else 0
+    a = filled(m, k, "bf16", layouts[0], slack, seed=1)
+    b = filled(k, n, "bf16", layouts[1], 0, seed=2)
+    bias = torch.randn(n, device="cuda").bfloat16()
+    c = filled(m, n, "bf16", "r", 1, seed=3)
+    check("wgmma", a, b, "bf16", bias=bias, c=c, beta=0.5, act="relu", what=layouts)
+
+
 @pytest.mark.promise("KERNELS-gemm-wgmma", "KERNELS-in-place")
 def test_out_is_c_and_c_is_not_read() -> None:
     a, b = filled(200, 72, "bf16", "r", 0, seed=1), filled(72, 520, "bf16", "r", 0, seed=2)
