@@ -27,7 +27,7 @@ struct line_copy {
 };
 
 constexpr int kCopyThreads = 256;
-constexpr int kCopyChunks = 4; // a thread's, on their way at once
+constexpr int kCopyChunks = 2; // a thread's, on their way at once: 64 KiB a multiprocessor
 constexpr int kChunkLanes = 8; // elements of a chunk
 
 // Two copies in one launch: the second's blocks follow the first's.
@@ -110,7 +110,7 @@ copy_chunks(const line_copy &c, int64_t first)
 }
 
 __global__ void
-__launch_bounds__(kCopyThreads) lines(const __grid_constant__ line_copies copies)
+__launch_bounds__(kCopyThreads, 4) lines(const __grid_constant__ line_copies copies)
 {
     ptx::let_next_launch_begin();
     ptx::wait_for_launch_before();
