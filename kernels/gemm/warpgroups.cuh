@@ -343,8 +343,8 @@ add_c(float (&sums)[S::kSums], const plan &p, const corner &at, int consumer)
     }
 }
 
-// All that follows the products, and rounding: packed[i] holds sums[2 i] and sums[2 i + 1],
-// neighbours in a row.
+// All that follows the products but relu, and rounding: packed[i] holds sums[2 i] and sums[2 i +
+// 1], neighbours in a row.
 template <class S, typename T>
 __device__ inline void
 finish(
@@ -370,12 +370,7 @@ finish(
             sums[block * 4 + 3] += x.y;
         }
     }
-    if (p.act == AICF_GEMM_ACT_RELU) {
-#pragma unroll
-        for (int i = 0; i < S::kSums; i++) {
-            sums[i] = sums[i] <= 0.0f ? 0.0f : sums[i]; // NaN passes
-        }
-    } else if (p.act == AICF_GEMM_ACT_GELU) {
+    if (p.act == AICF_GEMM_ACT_GELU) {
 #pragma unroll
         for (int i = 0; i < S::kSums; i++) {
             sums[i] = gelu_of<kQuick<T>>(sums[i]);
@@ -387,17 +382,33 @@ finish(
     }
 }
 
+// The relu of a panel's words, of rounded values, which is the same: where it hides behind
+// products.
+template <typename T>
+__device__ inline void
+relu_words(uint32_t *packed)
+{
+#pragma unroll
+    for (int i = 0; i < kPanel / 4; i++) {
+        packed[i] = relu_pair(packed[i], T{});
+    }
+}
+
 // The tile before the present one, on its way out: panels from `next` on are not stored yet.
-template <class S> struct late_store {
+template <class S, typename T> struct late_store {
     uint32_t packed[S::kSums / 2];
     corner at = {};
     int next = S::kPanels;
 
-    __device__ void store_next(const shared_memory<S> &shared, const CUtensorMap *out, int consumer)
+    __device__ void
+    store_next(const shared_memory<S> &shared, const CUtensorMap *out, const plan &p, int consumer)
     {
 #pragma unroll
         for (int panel = 0; panel < S::kPanels; panel++) { // so that `packed` stays in registers
             if (panel == next) {
+                if (p.act == AICF_GEMM_ACT_RELU) {
+                    relu_words<T>(packed + panel * (kPanel / 4));
+                }
                 store_panel<S::kOutPanels - 1>(
                     packed + panel * (kPanel / 4), shared.out(consumer, panel), out,
                     at.n + panel * kPanel, at.m + consumer * kConsumerRows, at.matrix,
@@ -414,7 +425,7 @@ __device__ inline void
 consume(
     const shared_memory<S> &shared, const CUtensorMap *out, const plan &p, int consumer, int rank)
 {
-    late_store<S> late;
+    late_store<S, T> late;
     ring<S::kStages> place;
     int clusters = static_cast<int>(gridDim.x) / S::kCluster;
     for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
@@ -427,11 +438,11 @@ consume(
         multiply<S, T, kATurned, kBTurned>(
             sums, shared, place, consumer, first_slab<S>(rank), p.slabs, [&] {
                 if (late.next < S::kPanels) {
-                    late.store_next(shared, out, consumer);
+                    late.store_next(shared, out, p, consumer);
                 }
             });
         while (late.next < S::kPanels) { // fewer slabs than panels
-            late.store_next(shared, out, consumer);
+            late.store_next(shared, out, p, consumer);
         }
         if constexpr (S::kSplit > 1) {
             if (at.m + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + consumer * kConsumerRows <
@@ -447,7 +458,7 @@ consume(
         late.next = 0;
     }
     while (late.next < S::kPanels) {
-        late.store_next(shared, out, consumer);
+        late.store_next(shared, out, p, consumer);
     }
     if (threadIdx.x % kWarpgroup == 0) {
         ptx::box_store_wait_read<0>(); // shared memory outlives the stores' reads
@@ -478,6 +489,9 @@ consume_panel(
     }
     uint32_t packed[panel::kSums / 2];
     finish<panel, T>(packed, own, bias, p, mine, consumer);
+    if (p.act == AICF_GEMM_ACT_RELU) {
+        relu_words<T>(packed);
+    }
     store_panel<0>(
         packed, shared.out(consumer, 0), out, mine.n, mine.m + consumer * kConsumerRows,
         mine.matrix, 1 + consumer);

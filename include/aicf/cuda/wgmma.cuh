@@ -172,6 +172,22 @@ of_pair(uint32_t word, __half)
     return __half22float2(*reinterpret_cast<const __half2 *>(&word));
 }
 
+// The larger of each and 0; NaN stays.
+__device__ inline uint32_t
+relu_pair(uint32_t word, __nv_bfloat16)
+{
+    __nv_bfloat162 pair =
+        __hmax2_nan(*reinterpret_cast<const __nv_bfloat162 *>(&word), __float2bfloat162_rn(0.0f));
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+__device__ inline uint32_t
+relu_pair(uint32_t word, __half)
+{
+    __half2 pair = __hmax2_nan(*reinterpret_cast<const __half2 *>(&word), __float2half2_rn(0.0f));
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
 // Stores 64 columns of a consumer's 64 rows at (x, y, z) by way of a panel in shared memory;
 // `packed` are the thread's 16 words of them, pairs of sums in order. A warpgroup calls it
 // together; `barrier` is its own. At most kPending of its stores before still read other panels.
