@@ -13,13 +13,13 @@
 namespace aicf::conv {
 
 constexpr int kThreads = 256;
-constexpr int kSlab = 16; // k
-constexpr int kQuad = 4;  // elements that a thread reads from shared memory at once
+constexpr int kSlab = 16;  // k
+constexpr int kSpots = 32; // k whose spots are found at once, by as many threads
+constexpr int kQuad = 4;   // elements that a thread reads from shared memory at once
 // One quad more than a row keeps rows on 16 bytes and halves the conflicts of stores along k.
 constexpr int kPad = 4;
-// Threads of a block over the tile: 2 x 4 warps of 8 x 4 lanes; each makes quads x quads of 4 x 4.
-constexpr int kWarpsM = 2, kWarpsN = 4, kLanesM = 8, kLanesN = 4;
-static_assert(kWarpsM * kWarpsN * kLanesM * kLanesN == kThreads, "every thread has its place");
+// Lanes of a warp over its part of the tile; each makes quads x quads of 4 x 4.
+constexpr int kLanesM = 8, kLanesN = 4;
 
 template <int kTile> struct slab {
     float rows[kSlab][kTile + kPad];
@@ -34,9 +34,15 @@ struct alignas(16) depth_spot {
 template <int kTileM, int kTileN> struct room {
     slab<kTileM> field[2];
     slab<kTileN> dense[2];
-    spot m[kTileM];
-    int64_t out[kTileM];
-    depth_spot k[2][kSlab];
+    spot m[kTileM]; // at last, `at` is the place in the out
+    depth_spot k[2][kSpots];
+
+    // Those of a slab: two halves take turns.
+    __device__ const depth_spot *spots(int slab) const
+    {
+        constexpr int kSlabs = kSpots / kSlab;
+        return k[slab / kSlabs % 2] + slab % kSlabs * kSlab;
+    }
 };
 
 // How a matrix is read: which index neighbouring threads take.
@@ -125,6 +131,7 @@ put(const carried<T, kTile, kVector> &c, bool along_k, slab<kTile> &to)
 
 // A thread's share of the tile: sums[i][j] is at row(i), column(j) of it.
 template <int kTileM, int kTileN> struct share {
+    static constexpr int kWarpsM = kTileM > 128 ? 4 : 2, kWarpsN = kThreads / 32 / kWarpsM;
     static constexpr int kM = kTileM / (kWarpsM * kLanesM), kN = kTileN / (kWarpsN * kLanesN);
     static_assert(kM % kQuad == 0 && kN % kQuad == 0, "whole quads");
 
@@ -212,7 +219,7 @@ store_parts(const problem<T> &p, const job &j, const float (&sums)[kM][kN])
 
 template <int kTileM, int kTileN, typename T, int kM, int kN>
 __device__ inline void
-store(const problem<T> &p, const job &j, const int64_t *where, int quads, float (&sums)[kM][kN])
+store(const problem<T> &p, const job &j, const spot *where, int quads, float (&sums)[kM][kN])
 {
     using mine = share<kTileM, kTileN>;
     T *out = p.out + j.group * p.out_group + j.n * p.out_n;
@@ -235,7 +242,7 @@ store(const problem<T> &p, const job &j, const int64_t *where, int quads, float 
                 int row = mine::row(m), column = mine::column(n);
                 if (j.n + column < p.N && j.m + row < p.M) { // M is of whole quads
                     float x[kQuad] = {sums[m][n], sums[m + 1][n], sums[m + 2][n], sums[m + 3][n]};
-                    store_quad(out + where[row] + column * p.out_n, 1, x, kQuad, true);
+                    store_quad(out + where[row].at + column * p.out_n, 1, x, kQuad, true);
                 }
             }
         }
@@ -249,7 +256,7 @@ store(const problem<T> &p, const job &j, const int64_t *where, int quads, float 
             if (j.m + row < p.M) {
                 float x[kQuad] = {sums[m][n], sums[m][n + 1], sums[m][n + 2], sums[m][n + 3]};
                 store_quad(
-                    out + where[row] + column * p.out_n, p.out_n, x, p.N - j.n - column,
+                    out + where[row].at + column * p.out_n, p.out_n, x, p.N - j.n - column,
                     quads == kAlongN);
             }
         }
@@ -258,13 +265,13 @@ store(const problem<T> &p, const job &j, const int64_t *where, int quads, float 
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
-// One of the slab's threads finds what its k adds.
+// Threads find what kSpots k add, from k on.
 template <typename T>
 __device__ inline void
 find_depth(const problem<T> &p, const job &j, int64_t k, depth_spot *to)
 {
     int lane = static_cast<int>(threadIdx.x);
-    if (lane < kSlab) {
+    if (lane < kSpots) {
         depth_spot s = {{0, kNowhere, 0}, 0};
         if (k + lane < j.end) {
             s.in_field = p.k.find(k + lane, s.in_dense);
@@ -273,10 +280,30 @@ find_depth(const problem<T> &p, const job &j, int64_t k, depth_spot *to)
     }
 }
 
+// A thread finds what its m adds in the field, or where it is in the out.
+template <typename T, int kTileM>
+__device__ inline void
+find_rows(const problem<T> &p, const job &j, bool in_out, spot (&to)[kTileM])
+{
+    static_assert(kTileM <= kThreads, "a thread a row");
+    if (threadIdx.x < kTileM) {
+        spot s = {0, kNowhere, 0};
+        if (j.m + threadIdx.x < p.M) {
+            int64_t where;
+            s = p.m.find(j.m + threadIdx.x, where);
+            s.at = in_out ? where : s.at;
+        }
+        to[threadIdx.x] = s;
+    }
+}
+
 // kVector > 1: both matrices are read along k, whose indices come in whole vectors of neighbours.
+// Two blocks a multiprocessor where 128 registers a thread do: not where 64 sums meet the addresses
+// of single elements.
 template <typename T, int kTileM, int kTileN, int kVector>
 __global__ void
-__launch_bounds__(kThreads, 2) simt(const __grid_constant__ problem<T> p, ways w)
+__launch_bounds__(kThreads, kVector > 1 || kTileM * kTileN <= 8192 ? 2 : 1)
+    simt(const __grid_constant__ problem<T> p, ways w)
 {
     using mine = share<kTileM, kTileN>;
     __shared__ room<kTileM, kTileN> in;
@@ -284,15 +311,7 @@ __launch_bounds__(kThreads, 2) simt(const __grid_constant__ problem<T> p, ways w
     const T *field = p.field + j.group * p.field_group;
     const T *dense = p.dense + j.group * p.dense_group + j.n * p.dense_n;
     bool field_along = kVector > 1 || w.field_along_k, dense_along = kVector > 1 || w.dense_along_k;
-    if (threadIdx.x < kTileM) {
-        spot s = {0, kNowhere, 0};
-        int64_t where = 0;
-        if (j.m + threadIdx.x < p.M) {
-            s = p.m.find(j.m + threadIdx.x, where);
-        }
-        in.m[threadIdx.x] = s;
-        in.out[threadIdx.x] = where;
-    }
+    find_rows(p, j, false, in.m);
     find_depth(p, j, j.k, in.k[0]);
     __syncthreads();
 
@@ -300,21 +319,23 @@ __launch_bounds__(kThreads, 2) simt(const __grid_constant__ problem<T> p, ways w
     carried<T, kTileM, kVector> next_field;
     carried<T, kTileN, kVector> next_dense;
     if (j.k < j.end) {
-        find_depth(p, j, j.k + kSlab, in.k[1]);
-        fetch_field(p, field, in.m, in.k[0], field_along, next_field);
-        fetch_dense(p, dense, j.n, in.k[0], dense_along, next_dense);
+        fetch_field(p, field, in.m, in.spots(0), field_along, next_field);
+        fetch_dense(p, dense, j.n, in.spots(0), dense_along, next_dense);
         put(next_field, field_along, in.field[0]);
         put(next_dense, dense_along, in.dense[0]);
     }
     __syncthreads();
 
-    int now = 0;
-    for (int64_t k = j.k; k < j.end; k += kSlab) {
+    int slab = 0;
+    for (int64_t k = j.k; k < j.end; k += kSlab, slab++) {
+        int now = slab % 2;
         bool more = k + kSlab < j.end;
         if (more) {
-            fetch_field(p, field, in.m, in.k[now ^ 1], field_along, next_field);
-            fetch_dense(p, dense, j.n, in.k[now ^ 1], dense_along, next_dense);
-            find_depth(p, j, k + 2 * kSlab, in.k[now]);
+            fetch_field(p, field, in.m, in.spots(slab + 1), field_along, next_field);
+            fetch_dense(p, dense, j.n, in.spots(slab + 1), dense_along, next_dense);
+        }
+        if (slab % (kSpots / kSlab) == 0) { // nobody reads the other half any more
+            find_depth(p, j, k + kSpots, in.k[slab / (kSpots / kSlab) % 2 ^ 1]);
         }
         multiply<kTileM, kTileN>(in.field[now], in.dense[now], sums);
         if (more) {
@@ -322,13 +343,14 @@ __launch_bounds__(kThreads, 2) simt(const __grid_constant__ problem<T> p, ways w
             put(next_dense, dense_along, in.dense[now ^ 1]);
         }
         __syncthreads();
-        now ^= 1;
     }
     if (p.parts) {
         store_parts<kTileM, kTileN>(p, j, sums);
-    } else {
-        store<kTileM, kTileN>(p, j, in.out, w.quads, sums);
+        return;
     }
+    find_rows(p, j, true, in.m);
+    __syncthreads();
+    store<kTileM, kTileN>(p, j, in.m, w.quads, sums);
 }
 
 // ---- launching ----------------------------------------------------------------------------------
@@ -404,19 +426,30 @@ launch_simt_shape(const problem<T> &p, const ways &w, aicf_stream stream)
                              : launch_simt_tile<T, kTileM, kTileN, 1>(p, w, stream);
 }
 
-// Large tiles once they give every multiprocessor of a large machine about one.
+// What tiles cost: as many as the fullest of a large machine's multiprocessors has, by their size
+// and by what a product of theirs costs beside the larger ones', in eighths.
+template <int kTileM, int kTileN, typename T>
+int64_t
+cost_of(const problem<T> &p, int64_t eighths)
+{
+    constexpr int64_t kProcessors = 132;
+    int64_t tiles = ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN) * p.groups * p.splits;
+    return ceil_div(tiles, kProcessors) * kTileM * kTileN * eighths;
+}
+
 template <typename T>
 aicf_status
 launch_simt(const problem<T> &p, aicf_stream stream)
 {
     ways w = ways_of(p);
-    int64_t others = p.groups * p.splits;
-    auto tiles = [&](int64_t m, int64_t n) { return ceil_div(p.M, m) * ceil_div(p.N, n) * others; };
-    aicf_status status = p.N > 64 && p.M > 64 && tiles(128, 128) >= 128
+    int64_t square = cost_of<128, 128>(p, 8), tall = cost_of<256, 64>(p, 8);
+    int64_t low = cost_of<128, 64>(p, 10), small = cost_of<64, 64>(p, 14);
+    aicf_status status = square <= tall && square <= low && square <= small
                              ? launch_simt_shape<T, 128, 128>(p, w, stream)
-                         : p.M > 64 && tiles(128, 64) >= 128
-                             ? launch_simt_shape<T, 128, 64>(p, w, stream)
-                             : launch_simt_shape<T, 64, 64>(p, w, stream);
+                         : tall <= low && tall <= small
+                             ? launch_simt_shape<T, 256, 64>(p, w, stream)
+                         : low <= small ? launch_simt_shape<T, 128, 64>(p, w, stream)
+                                        : launch_simt_shape<T, 64, 64>(p, w, stream);
     return status.kind || !p.parts ? status : launch_sum_parts(p, stream);
 }
 
