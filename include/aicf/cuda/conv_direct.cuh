@@ -42,20 +42,21 @@ __launch_bounds__(kDirectThreads) direct(const __grid_constant__ direct_problem<
     const T *factor = p.factor + group * p.factor_group + m * p.factor_strides[0];
 
     float sum = 0.0f;
+    const int64_t step = p.tap_step[1] * p.field_strides[3];
     for (int64_t c = 0; c < p.channels; c++) {
         for (int ty = 0; ty < p.taps[0]; ty++) {
             int y = y0 + ty * p.tap_step[0];
             if (static_cast<unsigned>(y) >= static_cast<unsigned>(p.size[0])) {
                 continue;
             }
-            const T *line = field + y * p.field_strides[2];
-            const T *weights = factor + ty * p.factor_strides[2];
-            for (int tx = 0; tx < p.taps[1]; tx++) {
-                int x = x0 + tx * p.tap_step[1];
+            const T *at = field + y * p.field_strides[2] + x0 * p.field_strides[3];
+            const T *weight = factor + ty * p.factor_strides[2];
+            for (int tx = 0, x = x0; tx < p.taps[1]; tx++, x += p.tap_step[1]) {
                 if (static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1])) {
-                    sum += to_f32(line[x * p.field_strides[3]]) *
-                           to_f32(weights[tx * p.factor_strides[3]]);
+                    sum += to_f32(*at) * to_f32(*weight);
                 }
+                at += step;
+                weight += p.factor_strides[3];
             }
         }
         field += p.field_strides[1];
