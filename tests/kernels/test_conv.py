@@ -85,6 +85,8 @@ CONVS = [
     Conv((2, 128, 7, 9), (264, 128, 2, 3), pad=(1, 2), dilation=(2, 1)),
     Conv((5, 64, 11, 6), (72, 64, 3, 1), (3, 2), (2, 0), (1, 1)),
     Conv((3, 24, 9, 8), (128, 24, 3, 2), pad=(0, 1), dilation=(1, 2)),
+    Conv((3, 40, 7, 9), (40, 1, 3, 3), (2, 1), (1, 1), groups=40),  # whole packs of channels
+    Conv((1, 264, 5, 6), (264, 1, 5, 5), pad=(2, 2), groups=264),
     Conv((1, 300, 2, 3), (7, 300, 2, 2)),  # more channels than a tile is deep
     Conv((1, 4, 3, 150), (4, 4, 1, 5), pad=(0, 2)),  # a row longer than a CPU's tile
     Conv((1, 1, 1, 1), (1, 1, 1, 1)),

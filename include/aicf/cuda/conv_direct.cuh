@@ -106,6 +106,121 @@ direct_problem_of(const aicf_conv &c)
     return p;
 }
 
+// ---- depthwise, channels innermost --------------------------------------------------------------
+
+constexpr int kPackTaps = 32;  // of a window, at most
+constexpr int kPackPlaces = 8; // that a thread makes
+constexpr int kFour = 4;
+
+// A pack of channels of kPackPlaces places a thread, where each output has one channel: a pack of
+// the field is read at once, and the block's weights lie in shared memory as f32, in fours, so that
+// neighbouring threads' follow each other there.
+template <typename T, int kPacks>
+__global__ void
+__launch_bounds__(kDirectThreads)
+    direct_packs(const __grid_constant__ direct_problem<T> p, int64_t places, digits packs)
+{
+    constexpr int kSize = kPackSize<T>, kRows = kDirectThreads / kPacks;
+    __shared__ float4 weights[kSize / kFour][kPackTaps][kPacks];
+    int lane = static_cast<int>(threadIdx.x) % kPacks, row = static_cast<int>(threadIdx.x) / kPacks;
+    int64_t block = blockIdx.x, outputs = p.outputs.size;
+    int64_t first = packs.take(block) * kPacks * kSize; // of the block's outputs
+    int taps = p.taps[0] * p.taps[1];
+    for (int i = static_cast<int>(threadIdx.x); i < taps * kPacks * kSize; i += kDirectThreads) {
+        int output = i / taps, tap = i % taps;
+        int ty = tap / p.taps[1], tx = tap % p.taps[1];
+        float weight = 0.0f;
+        if (first + output < outputs) {
+            weight = to_f32(p.factor
+                                [(first + output) * p.factor_group + ty * p.factor_strides[2] +
+                                 tx * p.factor_strides[3]]);
+        }
+        float4 &four = weights[output % kSize / kFour][tap][output / kSize];
+        reinterpret_cast<float *>(&four)[output % kFour] = weight;
+    }
+    __syncthreads();
+    int64_t output = first + lane * kSize;
+    if (output >= outputs) {
+        return;
+    }
+    float bias[kSize] = {};
+    if (p.bias) {
+#pragma unroll
+        for (int c = 0; c < kSize; c++) {
+            bias[c] = to_f32(p.bias[output + c]);
+        }
+    }
+
+#pragma unroll 1
+    for (int i = 0; i < kPackPlaces; i++) {
+        int64_t place = (block * kPackPlaces + i) * kRows + row, image = place;
+        if (place >= places) {
+            return;
+        }
+        int column = static_cast<int>(p.columns.take(image));
+        int line = static_cast<int>(p.rows.take(image));
+        int y0 = p.first[0] + line * p.step[0], x0 = p.first[1] + column * p.step[1];
+        const T *field = p.field + image * p.field_strides[0] + output;
+        float sums[kSize];
+#pragma unroll
+        for (int c = 0; c < kSize; c++) {
+            sums[c] = bias[c];
+        }
+        for (int ty = 0, tap = 0; ty < p.taps[0]; ty++) {
+            int y = y0 + ty * p.tap_step[0];
+            bool there = static_cast<unsigned>(y) < static_cast<unsigned>(p.size[0]);
+            const T *at = field + y * p.field_strides[2] + x0 * p.field_strides[3];
+            for (int tx = 0, x = x0; tx < p.taps[1]; tx++, tap++, x += p.tap_step[1]) {
+                if (there && static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1])) {
+                    float values[kSize];
+                    unpack(load_words(at + (x - x0) * p.field_strides[3]), values, T{});
+#pragma unroll
+                    for (int c = 0; c < kSize; c += kFour) {
+                        float4 w = weights[c / kFour][tap][lane];
+                        sums[c] += values[c] * w.x;
+                        sums[c + 1] += values[c + 1] * w.y;
+                        sums[c + 2] += values[c + 2] * w.z;
+                        sums[c + 3] += values[c + 3] * w.w;
+                    }
+                }
+            }
+        }
+        T *out = p.out + image * p.out_strides[0] + line * p.out_strides[2] +
+                 column * p.out_strides[3] + output;
+        store_words(out, repack(sums, T{}));
+    }
+}
+
+// Whether packs of channels lie on multiples of their size, in both tensors.
+template <typename T>
+bool
+takes_packs(const aicf_conv &c)
+{
+    constexpr int64_t kSize = kPackSize<T>;
+    bool whole = c.m == 1 && c.channels == 1 && c.groups % kSize == 0 &&
+                 c.y.taps * c.x.taps <= kPackTaps && c.field_strides[1] == 1 &&
+                 c.out_strides[1] == 1 && reinterpret_cast<uintptr_t>(c.field) % kPackBytes == 0 &&
+                 reinterpret_cast<uintptr_t>(c.out) % kPackBytes == 0;
+    for (int d = 0; d < 4; d++) {
+        whole =
+            whole && (d == 1 || (c.field_strides[d] % kSize == 0 && c.out_strides[d] % kSize == 0));
+    }
+    return whole;
+}
+
+template <typename T, int kPacks>
+aicf_status
+launch_direct_packs(const aicf_conv &c, const direct_problem<T> &p, aicf_stream stream)
+{
+    constexpr int64_t kPlaces = kDirectThreads / kPacks * kPackPlaces;
+    int64_t places = c.images * c.y.places * c.x.places;
+    int64_t packs = ceil_div(c.groups, kPackSize<T> * kPacks);
+    int64_t blocks = ceil_div(places, kPlaces) * packs;
+    return aicf::launch(
+        direct_packs<T, kPacks>, static_cast<unsigned>(blocks), kDirectThreads, 0, stream, p,
+        places, digits_of(packs, blocks));
+}
+
 template <typename T>
 aicf_status
 launch_direct(const aicf_conv &c, aicf_stream stream)
@@ -113,6 +228,10 @@ launch_direct(const aicf_conv &c, aicf_stream stream)
     direct_problem<T> p = direct_problem_of<T>(c);
     if (p.count == 0) {
         return aicf_ok();
+    }
+    if (takes_packs<T>(c)) {
+        return c.groups > kPackSize<T> * 16 ? launch_direct_packs<T, 32>(c, p, stream)
+                                            : launch_direct_packs<T, 16>(c, p, stream);
     }
     auto kernel = c.out_strides[1] == 1 ? direct<true, T> : direct<false, T>;
     return aicf::launch(
