@@ -2,35 +2,9 @@
    elements are met row by row: of equals the first is the largest, and every NaN is larger than all
    before it. Outs are made a line at a time: side by side along a row, or along the channels.
    Bound by bytes. */
-#define HEADER_OF(op) <aicf_ops/op.h>
-#define HEADER(op) HEADER_OF(op)
-#include HEADER(AICF_OP)
+#include "pool.h"
 
 #include <math.h>
-
-#include <aicf/cpu/window.h>
-
-#define LARGEST_max_pool2d 1
-#define LARGEST_avg_pool2d 0
-#define LARGEST AICF_JOIN(LARGEST, AICF_OP)
-
-enum {
-    LINE = 256,   /* outs side by side */
-    GRAIN = 32768 /* elements a part: long beside the cost of waking a thread */
-};
-
-typedef struct pool {
-    const void *x;
-    void *out;
-    int64_t *indices; /* NULL: not asked for */
-    int64_t channels;
-    aicf_axis y, z; /* rows and columns */
-    bool include_pad;
-} pool;
-
-typedef struct place {
-    int64_t first, step; /* of a line's elements, as indices */
-} place;
 
 #if LARGEST
 #define TAKE(T, s)                                                                           \
@@ -85,7 +59,7 @@ typedef struct place {
         }                                                                                    \
         for (int64_t i = 0; i < n; i++) {                                                    \
             p->indices[to + i] = at[i];                                                      \
-            aicf_store_##s((T *)p->out + to + i, value[i]);                                  \
+            aicf_store_##s((T *)p->to + to + i, value[i]);                                   \
         }                                                                                    \
     }
 #else
@@ -148,7 +122,7 @@ typedef struct place {
         const aicf_span rows = aicf_axis_elements(&p->y, row), all = {0, p->z.size};          \
         const aicf_span taps = aicf_axis_taps(&p->z, all, o);                                 \
         const int64_t width = p->z.size, stride = p->z.stride;                                \
-        const T *x = (const T *)p->x + plane * p->y.size * width;                             \
+        const T *x = (const T *)p->from + plane * p->y.size * width;                          \
         const int64_t to = (plane * p->y.outs + row) * p->z.outs + o.begin;                   \
         int64_t *at = p->indices ? p->indices + to : NULL;                                    \
         aicf_acc_##s value[LINE];                                                             \
@@ -176,7 +150,7 @@ typedef struct place {
             }                                                                                 \
         }                                                                                     \
         const int64_t height = aicf_axis_count(&p->y, row, p->include_pad);                   \
-        T *out = (T *)p->out + to;                                                            \
+        T *out = (T *)p->to + to;                                                             \
         for (int64_t i = o.begin; i < o.end; i++) {                                           \
             aicf_acc_##s v = value[i - o.begin];                                              \
             if (!LARGEST) {                                                                   \
@@ -203,7 +177,7 @@ typedef struct place {
         const int64_t width = p->z.size, row = pixel / p->z.outs, column = pixel % p->z.outs; \
         const aicf_span rows = aicf_axis_elements(&p->y, row);                                \
         const aicf_span columns = aicf_axis_elements(&p->z, column);                          \
-        const T *x = (const T *)p->x + image * p->y.size * width * p->channels + c;           \
+        const T *x = (const T *)p->from + image * p->y.size * width * p->channels + c;        \
         const int64_t to = (image * p->y.outs * p->z.outs + pixel) * p->channels + c;         \
         int64_t *at = p->indices ? p->indices + to : NULL;                                    \
         aicf_acc_##s value[LINE], count = 1;                                                  \
@@ -227,7 +201,7 @@ typedef struct place {
                 aicf_axis_count(&p->z, column, p->include_pad));                              \
         }                                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                     \
-            aicf_store_##s((T *)p->out + to + i, value[i] / count);                           \
+            aicf_store_##s((T *)p->to + to + i, value[i] / count);                            \
         }                                                                                     \
     }                                                                                         \
                                                                                               \
@@ -244,33 +218,24 @@ typedef struct place {
 
 AICF_REALS(POOL)
 
-/* Lines a part, of `n` outs each. */
 static int64_t
-grain_of(const pool *p, int64_t n)
+met_by(const pool *p)
 {
-    const int64_t taps = aicf_least(p->y.window, p->y.size) * aicf_least(p->z.window, p->z.size);
-    return aicf_most(1, GRAIN / aicf_most(n, 1) / taps);
+    return aicf_least(p->y.window, p->y.size) * aicf_least(p->z.window, p->z.size);
 }
 
 /* Runs one of the above for all outs. */
 static aicf_status
 planes(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
 {
-    aicf_parallel_for(
-        N * p->channels * p->y.outs, grain_of(p, p->z.outs), part, (void *)(uintptr_t)p);
-    return aicf_ok();
+    return pool_run(p, N * p->channels * p->y.outs, p->z.outs, met_by(p), part);
 }
 
 static aicf_status
 nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
 {
-    aicf_parallel_for(
-        N * p->y.outs * p->z.outs, grain_of(p, p->channels), part, (void *)(uintptr_t)p);
-    return aicf_ok();
+    return pool_run(p, N * p->y.outs * p->z.outs, p->channels, met_by(p), part);
 }
-
-#define LAUNCHER_OF(op, kernel, s) aicf_cpu_##op##_##kernel##_##s
-#define LAUNCHER(op, kernel, s) LAUNCHER_OF(op, kernel, s)
 
 #if LARGEST
 #define LAUNCH(T, s, kernel, run, part)                                                    \
@@ -279,16 +244,8 @@ nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
         int64_t P0, int64_t Q0, int64_t P, int64_t Q, const int64_t window[2],             \
         const int64_t stride[2], const int64_t pad[2], bool ceil_mode, aicf_stream stream) \
     {                                                                                      \
-        const pool p = {                                                                   \
-            x,                                                                             \
-            out,                                                                           \
-            indices,                                                                       \
-            C,                                                                             \
-            aicf_axis_of(H, P, window, stride, pad, 0),                                    \
-            aicf_axis_of(W, Q, window, stride, pad, 1),                                    \
-            false};                                                                        \
-        (void)P0, (void)Q0, (void)ceil_mode, (void)stream;                                 \
-        return run(&p, N, part##_##s);                                                     \
+        (void)ceil_mode;                                                                   \
+        POOL_LAUNCH(x, out, indices, false, run, part##_##s);                              \
     }
 #else
 #define LAUNCH(T, s, kernel, run, part)                                                         \
@@ -297,21 +254,9 @@ nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
         int64_t P, int64_t Q, const int64_t window[2], const int64_t stride[2],                 \
         const int64_t pad[2], bool ceil_mode, bool count_include_pad, aicf_stream stream)       \
     {                                                                                           \
-        const pool p = {                                                                        \
-            x,                                                                                  \
-            out,                                                                                \
-            NULL,                                                                               \
-            C,                                                                                  \
-            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
-            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
-            count_include_pad};                                                                 \
-        (void)P0, (void)Q0, (void)ceil_mode, (void)stream;                                      \
-        return run(&p, N, part##_##s);                                                          \
+        (void)ceil_mode;                                                                        \
+        POOL_LAUNCH(x, out, NULL, count_include_pad, run, part##_##s);                          \
     }
 #endif
-
-#define LAUNCHERS(T, s)              \
-    LAUNCH(T, s, loop, planes, rows) \
-    LAUNCH(T, s, loop_nhwc, nhwc, pixels)
 
 AICF_REALS(LAUNCHERS)

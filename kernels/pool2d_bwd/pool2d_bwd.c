@@ -1,33 +1,7 @@
 /* max_pool2d_bwd and avg_pool2d_bwd on the CPU, dense NCHW and NHWC: each element of gx gathers
    from the windows that hold it, in their order, summed in f32 (f64 in f64) and rounded once. An
    index that names no element of its window is met by none. Bound by bytes. */
-#define HEADER_OF(op) <aicf_ops/op.h>
-#define HEADER(op) HEADER_OF(op)
-#include HEADER(AICF_OP)
-
-#include <aicf/cpu/window.h>
-
-#define LARGEST_max_pool2d_bwd 1
-#define LARGEST_avg_pool2d_bwd 0
-#define LARGEST AICF_JOIN(LARGEST, AICF_OP)
-
-enum {
-    LINE = 256,   /* elements of gx side by side */
-    GRAIN = 32768 /* elements a part: long beside the cost of waking a thread */
-};
-
-typedef struct pool {
-    const void *gy;
-    const int64_t *indices; /* NULL: of a mean */
-    void *gx;
-    int64_t channels;
-    aicf_axis y, z; /* rows and columns */
-    bool include_pad;
-} pool;
-
-typedef struct place {
-    int64_t first, step; /* of a line's elements, as indices */
-} place;
+#include "../pool2d/pool.h"
 
 #define GATHER(T, s)                                                                               \
     /* n elements of gx, `step` apart, from as many windows. */                                    \
@@ -58,8 +32,8 @@ typedef struct place {
         if (q.end - q.begin == 1) {                                                                \
             const aicf_span run = aicf_axis_elements(&p->z, q.begin);                              \
             const int64_t width = aicf_axis_count(&p->z, q.begin, p->include_pad);                 \
-            const aicf_acc_##s v =                                                                 \
-                aicf_load_##s((const T *)p->gy + line + q.begin) / (aicf_acc_##s)(height * width); \
+            const aicf_acc_##s v = aicf_load_##s((const T *)p->from + line + q.begin) /            \
+                                   (aicf_acc_##s)(height * width);                                 \
             for (int64_t i = aicf_most(run.begin, w.begin); i < aicf_least(run.end, w.end); i++) { \
                 value[i - w.begin] += v;                                                           \
             }                                                                                      \
@@ -74,7 +48,7 @@ typedef struct place {
                 const int64_t column = o.begin * p->z.stride - p->z.pad + tap;                     \
                 const place from = {row * p->z.size + column, p->z.stride};                        \
                 take_##s(                                                                          \
-                    value + column - w.begin, p->z.stride, (const T *)p->gy + line + o.begin,      \
+                    value + column - w.begin, p->z.stride, (const T *)p->from + line + o.begin,    \
                     p->indices ? p->indices + line + o.begin : NULL, from,                         \
                     (aicf_acc_##s)(height * width), end - o.begin);                                \
                 o.begin = end;                                                                     \
@@ -94,7 +68,7 @@ typedef struct place {
             const uint64_t first = (uint64_t)(o * p->z.stride - p->z.pad);                         \
             const uint64_t place = column - (uint64_t)w.begin;                                     \
             if (place < elements && column - first < window) {                                     \
-                value[place] += aicf_load_##s((const T *)p->gy + line + o);                        \
+                value[place] += aicf_load_##s((const T *)p->from + line + o);                      \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -115,7 +89,7 @@ typedef struct place {
                 windows_##s(p, value, w, q, line, row, height);                                    \
             }                                                                                      \
         }                                                                                          \
-        T *gx = (T *)p->gx + (plane * p->y.size + row) * p->z.size;                                \
+        T *gx = (T *)p->to + (plane * p->y.size + row) * p->z.size;                                \
         for (int64_t i = w.begin; i < w.end; i++) {                                                \
             aicf_store_##s(gx + i, value[i - w.begin]);                                            \
         }                                                                                          \
@@ -145,11 +119,11 @@ typedef struct place {
                 const int64_t width = aicf_axis_count(&p->z, q, p->include_pad);                   \
                 const int64_t at = ((image * p->y.outs + o) * p->z.outs + q) * p->channels + c;    \
                 take_##s(                                                                          \
-                    value, 1, (const T *)p->gy + at, p->indices ? p->indices + at : NULL, from,    \
+                    value, 1, (const T *)p->from + at, p->indices ? p->indices + at : NULL, from,  \
                     (aicf_acc_##s)(height * width), n);                                            \
             }                                                                                      \
         }                                                                                          \
-        T *gx = (T *)p->gx + (image * p->y.size * p->z.size + pixel) * p->channels + c;            \
+        T *gx = (T *)p->to + (image * p->y.size * p->z.size + pixel) * p->channels + c;            \
         for (int64_t i = 0; i < n; i++) {                                                          \
             aicf_store_##s(gx + i, value[i]);                                                      \
         }                                                                                          \
@@ -168,34 +142,25 @@ typedef struct place {
 
 AICF_REALS(GATHER)
 
-/* Lines a part, of `n` elements each, which lie in some windows. */
 static int64_t
-grain_of(const pool *p, int64_t n)
+met_by(const pool *p)
 {
-    const int64_t windows = aicf_least(p->y.window / p->y.stride + 1, p->y.outs) *
-                            aicf_least(p->z.window / p->z.stride + 1, p->z.outs);
-    return aicf_most(1, GRAIN / aicf_most(n, 1) / windows);
+    return aicf_least(p->y.window / p->y.stride + 1, p->y.outs) *
+           aicf_least(p->z.window / p->z.stride + 1, p->z.outs);
 }
 
 /* Runs one of the above for all elements. */
 static aicf_status
 planes(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
 {
-    aicf_parallel_for(
-        N * p->channels * p->y.size, grain_of(p, p->z.size), part, (void *)(uintptr_t)p);
-    return aicf_ok();
+    return pool_run(p, N * p->channels * p->y.size, p->z.size, met_by(p), part);
 }
 
 static aicf_status
 nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
 {
-    aicf_parallel_for(
-        N * p->y.size * p->z.size, grain_of(p, p->channels), part, (void *)(uintptr_t)p);
-    return aicf_ok();
+    return pool_run(p, N * p->y.size * p->z.size, p->channels, met_by(p), part);
 }
-
-#define LAUNCHER_OF(op, kernel, s) aicf_cpu_##op##_##kernel##_##s
-#define LAUNCHER(op, kernel, s) LAUNCHER_OF(op, kernel, s)
 
 #if LARGEST
 #define LAUNCH(T, s, kernel, run, part)                                                         \
@@ -204,16 +169,7 @@ nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
         int64_t P0, int64_t Q0, int64_t H, int64_t W, const int64_t window[2],                  \
         const int64_t stride[2], const int64_t pad[2], aicf_stream stream)                      \
     {                                                                                           \
-        const pool p = {                                                                        \
-            gy,                                                                                 \
-            indices,                                                                            \
-            gx,                                                                                 \
-            C,                                                                                  \
-            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
-            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
-            false};                                                                             \
-        (void)P0, (void)Q0, (void)stream;                                                       \
-        return run(&p, N, part##_##s);                                                          \
+        POOL_LAUNCH(gy, gx, indices, false, run, part##_##s);                                   \
     }
 #else
 #define LAUNCH(T, s, kernel, run, part)                                                         \
@@ -222,21 +178,8 @@ nhwc(const pool *p, int64_t N, void (*part)(void *, int64_t, int64_t))
         int64_t H, int64_t W, const int64_t window[2], const int64_t stride[2],                 \
         const int64_t pad[2], bool count_include_pad, aicf_stream stream)                       \
     {                                                                                           \
-        const pool p = {                                                                        \
-            gy,                                                                                 \
-            NULL,                                                                               \
-            gx,                                                                                 \
-            C,                                                                                  \
-            aicf_axis_of(H, P, window, stride, pad, 0),                                         \
-            aicf_axis_of(W, Q, window, stride, pad, 1),                                         \
-            count_include_pad};                                                                 \
-        (void)P0, (void)Q0, (void)stream;                                                       \
-        return run(&p, N, part##_##s);                                                          \
+        POOL_LAUNCH(gy, gx, NULL, count_include_pad, run, part##_##s);                          \
     }
 #endif
-
-#define LAUNCHERS(T, s)              \
-    LAUNCH(T, s, loop, planes, rows) \
-    LAUNCH(T, s, loop_nhwc, nhwc, pixels)
 
 AICF_REALS(LAUNCHERS)
