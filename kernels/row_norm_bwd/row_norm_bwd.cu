@@ -7,7 +7,6 @@ namespace aicf::AICF_OP {
 // ---- rows of lanes ------------------------------------------------------------------------------
 
 constexpr int kLanesBlock = 256;
-constexpr int64_t kFewRows = 2 * kMachine * kLanesBlock / rows::kWarp; // two a warp
 
 // The teams of a block add up what they have; the block is one row of the workspace.
 template <typename T, int kSize, int kUnits>
@@ -52,7 +51,8 @@ launch_lanes(operands<T> p, const wanted<T> &out, aicf_stream stream)
     p.width = p.N <= kSize * kUnits * rows::kWarp / 2 ? rows::kWarp / 2 : rows::kWarp;
     int64_t blocks = ceil_div(p.L, kLanesBlock / p.width), most = most_teams(p.L, p.N);
     blocks = blocks < most ? blocks : most;
-    blocks = blocks < 2 * kMachine ? blocks : 2 * kMachine;
+    most = 2 * columns::multiprocessors();
+    blocks = blocks < most ? blocks : most;
     blocks = blocks < 1 ? 1 : blocks;
     return launch_both(p, out, blocks, stream, [&] {
         return launch_waiting(
@@ -76,7 +76,8 @@ aicf_status
 launch_block(operands<T> p, const wanted<T> &out, aicf_stream stream)
 {
     int threads = static_cast<int>(ceil_div(ceil_div(p.N, kColumns), rows::kWarp)) * rows::kWarp;
-    int64_t blocks = kMachine * (kMostThreads / threads), most = most_teams(p.L, p.N);
+    int64_t most = most_teams(p.L, p.N);
+    int64_t blocks = columns::multiprocessors() * (kMostThreads / threads);
     blocks = blocks < most ? blocks : most;
     return launch_both(p, out, blocks, stream, [&] {
         return launch_waiting(
@@ -98,7 +99,7 @@ run_held(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
         if (units <= 2) {
             return launch_lanes<T, kSize, 2>(p, out, stream);
         }
-        if (units <= kWide && p.L <= kFewRows) {
+        if (units <= kWide && p.L <= 2 * columns::multiprocessors() * (kLanesBlock / rows::kWarp)) {
             return launch_lanes<T, kSize, kWide>(p, out, stream);
         }
         return launch_block<T, kSize>(p, out, stream);
