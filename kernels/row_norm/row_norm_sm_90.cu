@@ -187,6 +187,7 @@ __launch_bounds__(parts::kThreads, 1) cluster(const operands<T> p, const parts::
     __shared__ parts::mail room, more;
     int64_t team = blockIdx.x / static_cast<unsigned>(s.parts), L = p.shape.count;
     int64_t teams = gridDim.x / static_cast<unsigned>(s.parts);
+    rows::begin();
     work<T> mine(p, s, more, team, teams);
     parts::over_rows(mine, (L - team + teams - 1) / teams, s, stages, room);
 }

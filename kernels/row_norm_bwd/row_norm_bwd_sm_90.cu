@@ -215,9 +215,9 @@ __launch_bounds__(parts::kThreads, 1) cluster(const operands<T> p, const parts::
     __shared__ parts::mail room;
     int64_t team = blockIdx.x / static_cast<unsigned>(s.parts);
     int64_t teams = gridDim.x / static_cast<unsigned>(s.parts);
+    rows::begin();
     work<T> mine(p, s, team, teams);
     parts::over_rows(mine, team < p.L ? (p.L - team + teams - 1) / teams : 0, s, stages, room);
-    ptx::let_next_launch_begin();
     if (p.partial) {
         mine.save();
     }

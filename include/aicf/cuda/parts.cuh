@@ -58,6 +58,28 @@ plan_for(int64_t L, int64_t N, int item)
     return s;
 }
 
+// A launch of `clusters` clusters.
+struct configuration {
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t how = {};
+
+    configuration(const plan &s, int64_t clusters, aicf_stream stream)
+    {
+        attributes[0].id = cudaLaunchAttributeClusterDimension;
+        attributes[0].val.clusterDim.x = static_cast<unsigned>(s.parts);
+        attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+        attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[1].val.programmaticStreamSerializationAllowed = 1;
+        how.gridDim = dim3(static_cast<unsigned>(clusters * s.parts));
+        how.blockDim = dim3(kThreads);
+        how.dynamicSmemBytes = static_cast<size_t>(s.stages) * static_cast<size_t>(s.bytes);
+        how.stream = reinterpret_cast<cudaStream_t>(stream);
+        how.attrs = attributes;
+        how.numAttrs = launches_overlap() ? 2 : 1;
+    }
+    configuration(const configuration &) = delete;
+};
+
 // How many clusters of a kernel run at once on the current device: groups of multiprocessors differ
 // in size. Asked once a kernel, device and size of a cluster.
 template <typename... P>
@@ -70,30 +92,23 @@ clusters_at_once(void (*kernel)(P...), const plan &s)
     if (keeps) {
         count = __atomic_load_n(&known[device][s.parts], __ATOMIC_RELAXED);
     }
-    if (count == 0) {
-        cudaLaunchAttribute cluster = {};
-        cluster.id = cudaLaunchAttributeClusterDimension;
-        cluster.val.clusterDim.x = static_cast<unsigned>(s.parts);
-        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-        cudaLaunchConfig_t how = {};
-        how.gridDim = dim3(static_cast<unsigned>(s.parts));
-        how.blockDim = dim3(kThreads);
-        how.dynamicSmemBytes = static_cast<size_t>(s.stages) * static_cast<size_t>(s.bytes);
-        how.attrs = &cluster;
-        how.numAttrs = 1;
-        if (allow_shared(kernel, kStageBytes).kind ||
-            cudaOccupancyMaxActiveClusters(&count, kernel, &how) != cudaSuccess || count < 1) {
-            cudaGetLastError();
-            return clusters(s.parts); // the launch says what is wrong
-        }
-        if (keeps) {
-            __atomic_store_n(&known[device][s.parts], count, __ATOMIC_RELAXED);
-        }
+    if (count > 0) {
+        return count;
+    }
+    configuration one(s, 1, {});
+    one.how.numAttrs = 1;
+    if (allow_shared(kernel, kStageBytes).kind ||
+        cudaOccupancyMaxActiveClusters(&count, kernel, &one.how) != cudaSuccess || count < 1) {
+        cudaGetLastError();
+        return clusters(s.parts); // the launch says what is wrong
+    }
+    if (keeps) {
+        __atomic_store_n(&known[device][s.parts], count, __ATOMIC_RELAXED);
     }
     return count;
 }
 
-// Launches `kernel` by so many clusters.
+// Launches `kernel`, which starts with rows::begin(), by so many clusters.
 template <typename... P>
 aicf_status
 launch(
@@ -104,9 +119,14 @@ launch(
     if (status.kind) {
         return status;
     }
-    return launch_cluster(
-        kernel, static_cast<unsigned>(teams * s.parts), kThreads, static_cast<unsigned>(s.parts),
-        static_cast<size_t>(s.stages) * static_cast<size_t>(s.bytes), stream, args...);
+    configuration all(s, teams, stream);
+    void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
+    cudaError_t error =
+        cudaLaunchKernelExC(&all.how, reinterpret_cast<const void *>(kernel), pointers);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
 }
 
 // ---- stages -------------------------------------------------------------------------------------
