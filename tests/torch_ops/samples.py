@@ -197,7 +197,7 @@ def _variant(about: Facts, given: Sample) -> Mapping[str, str]:
 def _into(op: Any, overload: Any, given: Sample, plain: Sample) -> Sample:
     """Into outs of the plain call, without what requires a gradient."""
     args, kwargs = _detached((plain.args, plain.kwargs))
-    args = torch.utils._pytree.tree_map(_dense, args)  # functional forms alone make dense ones
+    args = torch.utils._pytree.tree_map(_dense, args)
     outs = [a for a in overload._schema.arguments if a.alias_info and a.kwarg_only]
     every = op.aux if "aux" in op.overloads() else op  # whichever its scalars are for
     found = every(*_detached(given.args), **_detached(given.kwargs))

@@ -158,8 +158,15 @@ def test_operands_that_no_kernel_takes(ops: Any) -> None:
     with Recorder() as seen:
         ops.aicf.gemm(base[:, :4], base[:4].t()[:4])
     assert seen.names == ["aicf.gemm.default"] or "aten.slice.Tensor" in seen.names
+    out = torch.empty(4, 2, 3)
+    ops.aicf.bias_add.out(x, torch.ones(2), out=out)
+    torch.testing.assert_close(out, x + torch.ones(2)[:, None])
     with pytest.raises(TypeError, match="no kernel fits"):
-        ops.aicf.bias_add.out(x, torch.ones(2), out=torch.empty(4, 2, 3))
+        ops.aicf.bias_add.out(x, torch.ones(2), out=torch.empty(3, 4, 2).permute(1, 2, 0))
+    with pytest.raises(TypeError, match=r"bias_add: out: .* shares memory with x"):
+        ops.aicf.bias_add.out(
+            x, torch.ones(2), out=torch.empty(0).set_(x.untyped_storage()).view(4, 2, 3)
+        )
 
 
 @pytest.mark.promise("TORCH-modes")

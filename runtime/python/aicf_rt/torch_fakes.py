@@ -127,10 +127,10 @@ class Fake:
             found: Sequence[Spec] = self.module.infer(*map(_described, tensors), **options)
             return found
         except Unsupported as error:
-            if error.arg is not None or self.overload.writes:
+            if error.arg is not None:
                 raise
             first = error
-        for choice in dense_choices(tensors):
+        for choice in dense_choices(tensors, [i for i, t in enumerate(row.tensors) if t.inout]):
             try:
                 found = self.module.infer(*map(_described, choice), **options)
             except Unsupported:

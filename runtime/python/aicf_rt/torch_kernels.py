@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -214,11 +214,12 @@ def is_known(condition: bool | torch.SymBool) -> bool:
 # ---- operands that no kernel takes as they lie ------------------------------------------------
 
 
-def dense_choices(args: Sequence[Any]) -> Iterator[list[Any]]:
-    """The arguments with one operand marked to be made dense, for each; then with all of them.
-    What is marked is a one-element tuple of the tensor."""
-    loose = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor) and not _is_dense(x)]
-    lists = [i for i, x in enumerate(args) if isinstance(x, list) and not all(map(_is_dense, x))]
+def dense_choices(args: Sequence[Any], kept: Collection[int]) -> Iterator[list[Any]]:
+    """The arguments with one operand marked to be made dense, for each but those that are written;
+    then with all of them. What is marked is a one-element tuple of the tensor."""
+    read = [(i, x) for i, x in enumerate(args) if i not in kept]
+    loose = [i for i, x in read if isinstance(x, torch.Tensor) and not _is_dense(x)]
+    lists = [i for i, x in read if isinstance(x, list) and not all(map(_is_dense, x))]
     for chosen in (*([i] for i in loose + lists), loose + lists):
         yield [(x,) if i in chosen else x for i, x in enumerate(args)]
 
@@ -230,10 +231,11 @@ def _is_dense(x: torch.Tensor) -> bool:
 class Functional:
     """Calls the generic function; where no kernel takes the operands as they lie, on dense ones."""
 
-    __slots__ = ("copy", "module", "overload")
+    __slots__ = ("changing", "copy", "module", "overload")
 
     def __init__(self, overload: Overload, module: Module, copy: Kernel) -> None:
         self.overload, self.module, self.copy = overload, module, copy
+        self.changing = [i for i, t in enumerate(overload.row.tensors) if t.inout]
 
     def __call__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         try:
@@ -254,12 +256,23 @@ class Functional:
         except Unsupported as error:
             if error.arg is not None:
                 raise
-        for choice in dense_choices(args):
+        return self.in_order(self.on_dense(args, kwargs, first), args)
+
+    def writing(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Of an op that writes, to where it is told: only what it reads is made dense."""
+        try:
+            return self.module.generic(*args, **kwargs)
+        except Unsupported as error:
+            if error.arg is not None:
+                raise
+            return self.on_dense(args, kwargs, error)
+
+    def on_dense(self, args: Sequence[Any], kwargs: dict[str, Any], first: Unsupported) -> Any:
+        for choice in dense_choices(args, self.changing):
             try:
-                result = self.module.generic(*(self.densified(x) for x in choice), **kwargs)
+                return self.module.generic(*(self.densified(x) for x in choice), **kwargs)
             except Unsupported:
                 continue
-            return self.in_order(result, args)
         raise first
 
     def densified(self, x: Any) -> Any:
@@ -304,9 +317,9 @@ def kernel_of(overload: Overload, module: Module, copy: Kernel) -> Kernel:
     """What torch calls for an overload, below autograd."""
     functional = Functional(overload, module, copy)
     if overload.form == "out":
-        return _out(overload, module)
+        return _out(overload, functional)
     if overload.row.writes:
-        return _in_place(overload, module)
+        return _in_place(overload, functional)
     if overload.form == "want":
         return _want(overload, functional)
     if overload.form == "aux":
@@ -352,12 +365,11 @@ def _want(overload: Overload, functional: Functional) -> Kernel:
     return kernel
 
 
-def _out(overload: Overload, module: Module) -> Kernel:
+def _out(overload: Overload, functional: Functional) -> Kernel:
     """Of outs that are all optional those that are given; nothing where none is."""
-    row = overload.row
+    row, module, changing = overload.row, functional.module, functional.changing
     names = [o.name for o in row.outs]
     required = [o.name for o in row.outs if not o.optional]
-    changing = [i for i, t in enumerate(row.tensors) if t.inout]
     lead = row.lead
 
     def kernel(*args: Any, **kwargs: Any) -> None:
@@ -376,15 +388,14 @@ def _out(overload: Overload, module: Module) -> Kernel:
         model = None if lead is None else args[lead]
         typed = None if model is None else module.typed.get(model.dtype)
         if typed is None or not typed(*args, **kwargs):
-            module.generic(*args, **kwargs)
+            functional.writing(args, kwargs)
         increment_version(written)
 
     return kernel
 
 
-def _in_place(overload: Overload, module: Module) -> Kernel:
-    row = overload.row
-    changing = [i for i, t in enumerate(row.tensors) if t.inout]
+def _in_place(overload: Overload, functional: Functional) -> Kernel:
+    row, changing = overload.row, functional.changing
     every = {o.name: True for o in row.outs if o.optional} if overload.form == "aux" else {}
     names = [o.name for o in row.outs]
 
@@ -397,7 +408,7 @@ def _in_place(overload: Overload, module: Module) -> Kernel:
         if want is not None:
             check_want(row, want)
             kwargs.update((n, True) for n, asked in zip(names, want, strict=True) if asked)
-        result = module.generic(*args, **kwargs)
+        result = functional.writing(args, kwargs)
         increment_version(list(tensors_of([args[i] for i in changing if i < len(args)])))
         if want is not None:
             return tuple(x if asked else None for x, asked in zip(result, want, strict=True))
