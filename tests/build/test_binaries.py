@@ -65,6 +65,34 @@ def test_a_module_is_small(built_once: Checkout, tmp_path: Path) -> None:
     assert not large, f"bytes beside device code: {large}"
 
 
+def weak_functions(file: Path) -> dict[str, str]:
+    """What each function of an object does of which the linker keeps one among equal names."""
+    weak = {line.split()[-1] for line in run("nm", file).splitlines() if " W " in line}
+    code = run("objdump", "-drw", "--no-show-raw-insn", file)
+    found = {}
+    for block in re.split(r"\n(?=[0-9a-f]+ <.*>:\n)", code):
+        named = re.match(r"[0-9a-f]+ <(.*)>:\n", block)
+        if named and named[1] in weak:
+            # Where an object keeps its strings and what is its own differs from one to the next.
+            found[named[1]] = re.sub(r"\.(rodata|data|bss|text|L)[^\s>]*", "local", block)
+    return found
+
+
+@pytest.mark.promise("STYLE-exports")
+def test_a_name_is_one_function_in_all_sources_of_a_module() -> None:
+    """Of two weak functions of one name the linker takes one for both, without a word: templates of
+    two sources over types of one name and different members."""
+    differ = []
+    for folder in sorted((BUILT.parent / "kernels").iterdir()):
+        seen: dict[str, tuple[str, Path]] = {}
+        for file in sorted(folder.rglob("*.cu.o")):
+            for name, code in weak_functions(file).items():
+                first = seen.setdefault(name, (code, file))
+                if first[0] != code:
+                    differ.append(f"{name}: {first[1].name} and {file.name}")
+    assert not differ, "\n".join(differ)
+
+
 @pytest.mark.promise("I8")
 def test_libraries_are_looked_for_beside_the_module_alone(built_once: Checkout) -> None:
     core = built_once.root / "build/python/aicf_rt/_core.abi3.so"
