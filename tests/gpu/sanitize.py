@@ -3,9 +3,8 @@
 
 First that the tools see: planted faults must be reported. Then touch.py runs every kernel of the
 built modules in processes beside each other: under memcheck and initcheck all of them, under
-racecheck and synccheck those that share memory between threads. torch's allocator would hide
-accesses past an end: it is told to keep nothing. What is not done within the limit, which is for
-all of it, is not clean.
+racecheck and synccheck those that share memory between threads. What is not done within the limit,
+which is for all of it, is not clean.
 
 Exits 1 where a tool reports anything of ours, misses a planted fault or a kernel was not run, 2
 where the tools do not work on this machine."""
@@ -34,14 +33,14 @@ from gpu.processes import BUILT, ROOT
 sys.path[:0] = [str(BUILT), str(ROOT / "tools")]
 
 from gpu.cases import OPS, planned, unreached  # noqa: E402
-from gpu.touch import named  # noqa: E402
+from gpu.touch import few, named  # noqa: E402
 from rows import rows  # noqa: E402
 from rows.table import facts  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 
-# How many processes share a tool's work; what takes longest starts first.
-PROCESSES = {"racecheck": 14, "initcheck": 12, "memcheck": 12, "synccheck": 6}
+# How many processes share a tool's work, in the order in which they start.
+PROCESSES = {"memcheck": 14, "racecheck": 10, "initcheck": 14, "synccheck": 4}
 SHARED_ONLY = ("racecheck", "synccheck")
 PLANTED = {
     "memcheck": ("write", "Invalid __global__ write"),
@@ -51,6 +50,8 @@ PLANTED = {
 AT_ONCE = max(2, min(14, (os.cpu_count() or 2) - 1))
 # initcheck must see who wrote: torch's kernels are looked at too, and only ours are judged.
 OURS = ["--kernel-name", "kernel_substring=aicf"]
+# torch's allocator would hide what is past an end, or was never written.
+ADDRESSES = ("memcheck", "initcheck")
 REPORTS = 1000  # that a tool prints: none of ours may be cut off
 SUMMARY = re.compile(r"SUMMARY: 0 (errors|hazards)")
 
@@ -100,7 +101,7 @@ def sanitize(tool: str, what: str, command: Iterable[str | Path], end: float) ->
     options += [] if tool == "initcheck" else OURS
     environment = {
         **os.environ,
-        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        **({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if tool in ADDRESSES else {}),
         "PYTHONPATH": os.pathsep.join([str(BUILT), str(HERE.parent)]),
         "OMP_NUM_THREADS": "1",
     }
@@ -171,7 +172,7 @@ def groups(ops: Sequence[str], tool: str) -> list[list[str]]:
         for word in rows()[op].dtypes:
             plans = planned(op, word=word)
             if plans:
-                size[f"{op}:{word}"] = 2 + sum(4 if plan.large else 1 for plan in plans)
+                size[f"{op}:{word}"] = 2 + sum(3 if plan.large else 1 for plan in few(plans))
     made: list[list[str]] = [[] for _ in range(PROCESSES[tool])]
     for unit in sorted(size, key=lambda unit: -size[unit]):
         min(made, key=lambda group: sum(size[u] for u in group)).append(unit)
@@ -182,6 +183,7 @@ def every_kernel(ops: Sequence[str], end: float) -> tuple[list[Outcome], list[Ou
     """The planted faults, and the runs of ours, at once."""
     touch = [sys.executable, str(HERE / "touch.py")]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        planted = [pool.submit(plant, tool, Path(folder), end) for tool in PLANTED]
         ours = [
             pool.submit(
                 sanitize,
@@ -193,7 +195,6 @@ def every_kernel(ops: Sequence[str], end: float) -> tuple[list[Outcome], list[Ou
             for tool in PROCESSES
             for units in groups(ops, tool)
         ]
-        planted = [pool.submit(plant, tool, Path(folder), end) for tool in PLANTED]
         return [job.result() for job in planted], [job.result() for job in ours]
 
 
