@@ -84,7 +84,9 @@ typedef struct softmax_plan {
         REAL room[SOFTMAX_HELD];                                                          \
         for (int64_t i = begin; i < end; i++) {                                           \
             soft_group g = soft_group_at(&p->shape, i);                                   \
-            if (!g.single || p->dtype->plain || n > SOFTMAX_HELD) {                       \
+            /* f64 is plain: there is no second copy of it all for what is not. */        \
+            if (sizeof(REAL) == sizeof(double) || !g.single || p->dtype->plain ||         \
+                n > SOFTMAX_HELD) {                                                       \
                 softmax_group_##S(p, &g);                                                 \
                 continue;                                                                 \
             }                                                                             \
