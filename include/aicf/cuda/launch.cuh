@@ -59,8 +59,8 @@ launch(
 template <typename... P>
 aicf_status
 launch_cluster(
-    void (*kernel)(P...), unsigned blocks, unsigned block, unsigned size, size_t shared,
-    aicf_stream stream, typename exactly<P>::type... args)
+    void (*kernel)(P...), unsigned blocks, unsigned block, unsigned size, aicf_stream stream,
+    typename exactly<P>::type... args)
 {
     void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
     cudaLaunchAttribute cluster = {};
@@ -70,7 +70,6 @@ launch_cluster(
     cudaLaunchConfig_t how = {};
     how.gridDim = dim3(blocks);
     how.blockDim = dim3(block);
-    how.dynamicSmemBytes = shared;
     how.stream = reinterpret_cast<cudaStream_t>(stream);
     how.attrs = &cluster;
     how.numAttrs = 1;
@@ -79,15 +78,6 @@ launch_cluster(
         cudaGetLastError();
     }
     return status_of(error);
-}
-
-template <typename... P>
-aicf_status
-launch_cluster(
-    void (*kernel)(P...), unsigned blocks, unsigned block, unsigned size, aicf_stream stream,
-    typename exactly<P>::type... args)
-{
-    return launch_cluster(kernel, blocks, block, size, size_t{0}, stream, args...);
 }
 
 // Whether kernels that wait for the launch before them (ptx.cuh) may start while that one runs:
