@@ -417,6 +417,21 @@ __launch_bounds__(kCombine)
 
 // ---- launches -----------------------------------------------------------------------------------
 
+// Asks for as much shared memory as there is. A kernel that is better off with less waits until a
+// multiprocessor is idle and can be divided anew.
+template <typename... P>
+aicf_status
+prefer_shared(void (*kernel)(P...))
+{
+    cudaError_t error = cudaFuncSetAttribute(
+        reinterpret_cast<const void *>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
+        cudaSharedmemCarveoutMaxShared);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
 template <typename T>
 aicf_status
 launch_lines(
@@ -438,6 +453,10 @@ launch_lines(
         status = launch_waiting(kernel, grid, static_cast<unsigned>(block), shared, stream, q);
     }
     if (status.kind || none) {
+        return status;
+    }
+    status = shared > 0 ? prefer_shared(combine<T>) : status;
+    if (status.kind) {
         return status;
     }
     return launch_waiting(
@@ -487,6 +506,7 @@ launch_stay(
     int64_t blocks = ceil_div(p.lines, teams);
     void (*kernel)(operands<T>) = kernels[smooth][warps == 1];
     aicf_status status = allow_shared(kernel, rows::ahead_bytes(kSlots, kBlock));
+    status = status.kind ? status : prefer_shared(kernel);
     if (status.kind) {
         return status;
     }

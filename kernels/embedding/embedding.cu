@@ -13,10 +13,9 @@
 namespace aicf::embedding {
 
 constexpr int kBlock = 128;
-// Packs of a thread where there are so many of all that the threads still fill the machine: each
-// waits for its index first, so that with one pack a thread too few bytes are on their way.
-constexpr int kUnits = 4;
-constexpr int64_t kMany = kUnits * 132 * 1024;
+// So many packs in all fill the machine. Of more a thread has two or four: each waits for its index
+// first, so that with one pack a thread too few bytes are on their way.
+constexpr int64_t kMany = 132 * 2048;
 // A NaN as f32, and as each of two 16-bit floats.
 constexpr uint32_t kNaN = 0x7fffffff;
 
@@ -54,12 +53,12 @@ __device__ inline void
 move(const operands<I> &p)
 {
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
     int64_t thread = blockIdx.x * int64_t{kBlock} + threadIdx.x;
     if (thread >= p.threads) {
         return;
     }
     int64_t row = thread, column = p.strips.take(row), units = p.units;
+    ptx::wait_for_launch_before();
     int64_t v = p.idx[row];
     bool there = v >= 0 && v < p.V;
     const Unit *from = static_cast<const Unit *>(p.weight) + (there ? v * units : 0);
@@ -105,13 +104,14 @@ launch(
     using element = std::conditional_t<kItem == 4, uint32_t, uint16_t>;
     bool whole = D * kItem % kPackBytes == 0 && phase_of(weight) == 0 && phase_of(out) == 0;
     int64_t units = whole ? D * kItem / kPackBytes : D;
-    bool many = whole && A * units >= kMany;
-    int64_t strips = many ? ceil_div(units, kUnits) : units;
+    int each = !whole ? 1 : A * units >= 4 * kMany ? 4 : A * units >= kMany ? 2 : 1;
+    int64_t strips = ceil_div(units, each);
     operands<I> p = {weight, idx, out, V, units, digits_of(strips, A * strips), A * strips};
     return launch_waiting(
-        many    ? packs<kUnits, I>
-        : whole ? packs<1, I>
-                : scalar<element, I>,
+        each == 4   ? packs<4, I>
+        : each == 2 ? packs<2, I>
+        : whole     ? packs<1, I>
+                    : scalar<element, I>,
         static_cast<unsigned>(ceil_div(p.threads, kBlock)), kBlock, 0, stream, p);
 }
 
