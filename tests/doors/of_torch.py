@@ -62,7 +62,7 @@ TAKEN = {
     "add: b: it requires grad, which this call does not record: detach() it, call under "
     "no_grad(), or use torch.ops": "Autograd has the row's `grad`",
 }  # fmt: skip
-FUNCTIONAL = ("it makes dense copies", "Autograd has the row's `grad`")  # and not `.out`
+FUNCTIONAL = ("Autograd has the row's `grad`",)  # and not `.out`
 
 
 def takes(outs: bool) -> Callable[[Case], bool]:
