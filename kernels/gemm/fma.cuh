@@ -94,30 +94,33 @@ template <int kTile, copying kHow> struct copier {
 
 constexpr int kStagesFma = 4;
 
-template <int kTile> struct stage {
-    slab<kTile> a, b;
+template <int kTileM, int kTileN> struct stage {
+    slab<kTileM> a;
+    slab<kTileN> b;
 };
 
 // 128 registers a thread: two blocks a multiprocessor.
-template <int kTile, copying kA, copying kB>
+template <int kTileM, int kTileN, copying kA, copying kB>
 __global__ void
 __launch_bounds__(kThreads, 2) fma(const __grid_constant__ problem<float> p)
 {
-    using mine = share<kTile, kTile>;
-    using stage_t = stage<kTile>;
+    using mine = share<kTileM, kTileN>;
+    using stage_t = stage<kTileM, kTileN>;
     extern __shared__ __align__(128) uint8_t shared[];
     const stage_t *stages = reinterpret_cast<const stage_t *>(shared);
     uint32_t base = ptx::shared_address(shared);
-    job<float> j = job_of<kTile, kTile>(p);
-    copier<kTile, kA> a(j.a + j.m * (kA == copying::along_k ? p.a_pitch : 1), p.a_pitch, p.M - j.m);
-    copier<kTile, kB> b(j.b + j.n * (kB == copying::along_k ? p.b_pitch : 1), p.b_pitch, p.N - j.n);
+    job<float> j = job_of<kTileM, kTileN>(p);
+    copier<kTileM, kA> a(
+        j.a + j.m * (kA == copying::along_k ? p.a_pitch : 1), p.a_pitch, p.M - j.m);
+    copier<kTileN, kB> b(
+        j.b + j.n * (kB == copying::along_k ? p.b_pitch : 1), p.b_pitch, p.N - j.n);
 
     int64_t ahead = p.K; // k that is not asked for yet
     auto ask = [&](int to) {
         if (ahead > 0) {
             uint32_t at = base + static_cast<uint32_t>(to) * sizeof(stage_t);
             a.copy(at, ahead, j.a);
-            b.copy(at + sizeof(slab<kTile>), ahead, j.b);
+            b.copy(at + sizeof(slab<kTileM>), ahead, j.b);
         }
         ahead -= kSlab;
         ptx::copy_async_commit(); // an empty group too: waiting counts groups
@@ -132,46 +135,52 @@ __launch_bounds__(kThreads, 2) fma(const __grid_constant__ problem<float> p)
         ptx::copy_async_wait<kStagesFma - 2>();
         __syncthreads(); // the slab has come for all, and all have read the one before
         ask(next);
-        multiply<kTile, kTile>(stages[now].a, stages[now].b, sums);
+        multiply<kTileM, kTileN>(stages[now].a, stages[now].b, sums);
         next = now;
         now = now + 1 == kStagesFma ? 0 : now + 1;
     }
-    store<kTile, kTile>(p, j, sums);
+    store<kTileM, kTileN>(p, j, sums);
 }
 
-template <int kTile, copying kA, copying kB>
+template <int kTileM, int kTileN, copying kA, copying kB>
 aicf_status
 launch_fma_kernel(const problem<float> &p, aicf_stream stream)
 {
-    constexpr int kShared = kStagesFma * static_cast<int>(sizeof(stage<kTile>));
-    aicf_status status = allow_shared(fma<kTile, kA, kB>, kShared);
+    constexpr int kShared = kStagesFma * static_cast<int>(sizeof(stage<kTileM, kTileN>));
+    aicf_status status = allow_shared(fma<kTileM, kTileN, kA, kB>, kShared);
     return status.kind
                ? status
-               : launch_tiles(fma<kTile, kA, kB>, p, kTile, kTile, kThreads, kShared, stream);
+               : launch_tiles(
+                     fma<kTileM, kTileN, kA, kB>, p, kTileM, kTileN, kThreads, kShared, stream);
 }
 
-template <int kTile, copying kA>
+template <int kTileM, int kTileN, copying kA>
 aicf_status
 launch_fma_by_b(const problem<float> &p, copying b, aicf_stream stream)
 {
     switch (b) {
-    case copying::along_k: return launch_fma_kernel<kTile, kA, copying::along_k>(p, stream);
-    case copying::single: return launch_fma_kernel<kTile, kA, copying::single>(p, stream);
+    case copying::along_k:
+        return launch_fma_kernel<kTileM, kTileN, kA, copying::along_k>(p, stream);
+    case copying::single: return launch_fma_kernel<kTileM, kTileN, kA, copying::single>(p, stream);
     case copying::quads: break;
     }
-    return launch_fma_kernel<kTile, kA, copying::quads>(p, stream);
+    return launch_fma_kernel<kTileM, kTileN, kA, copying::quads>(p, stream);
 }
 
-template <int kTile>
+// Few rows are too few for quads of them: a is the lesser operand there.
+template <int kTileM, int kTileN>
 aicf_status
-launch_fma_by_a(const problem<float> &p, copying a, copying b, aicf_stream stream)
+launch_fma_tiles(const problem<float> &p, copying a, copying b, aicf_stream stream)
 {
-    switch (a) {
-    case copying::along_k: return launch_fma_by_b<kTile, copying::along_k>(p, b, stream);
-    case copying::single: return launch_fma_by_b<kTile, copying::single>(p, b, stream);
-    case copying::quads: break;
+    if (a == copying::along_k) {
+        return launch_fma_by_b<kTileM, kTileN, copying::along_k>(p, b, stream);
     }
-    return launch_fma_by_b<kTile, copying::quads>(p, b, stream);
+    if constexpr (kTileM >= 64) {
+        if (a == copying::quads) {
+            return launch_fma_by_b<kTileM, kTileN, copying::quads>(p, b, stream);
+        }
+    }
+    return launch_fma_by_b<kTileM, kTileN, copying::single>(p, b, stream);
 }
 
 inline copying
@@ -183,16 +192,119 @@ copying_of(
                                                               : copying::single;
 }
 
+// ---- sums of parts ------------------------------------------------------------------------------
+
+// Where tiles are too few for the machine, parts of k are products of their own, as one more batch
+// dim, whose outs lie in the workspace and are added in order.
+constexpr int kMostParts = 16;
+constexpr int64_t kBlocksAtOnce = 264; // of an H200: fewer machines have more
+constexpr int kAddThreads = 256;
+
+struct parts {
+    const float *data; // [count][batches][M][N]
+    int64_t count, step;
+};
+
+__global__ void
+__launch_bounds__(kAddThreads) add_parts(const __grid_constant__ problem<float> p, parts from)
+{
+    job<float> j = job_of<1, kAddThreads>(p);
+    int64_t n = j.n + threadIdx.x,
+            matrix = (static_cast<int64_t>(blockIdx.x) + p.first) / (p.tiles_m * p.tiles_n);
+    if (n >= p.N) {
+        return;
+    }
+    const float *part = from.data + (matrix * p.M + j.m) * p.N + n;
+    float sum = 0.0f;
+    for (int64_t i = 0; i < from.count; i++) {
+        sum += part[i * from.step];
+    }
+    j.out[j.m * p.out_pitch + n] = finish(p, sum, row_of_c(p, j, j.m), n);
+}
+
+// The most parts, of a divisor of k, that run at once and are worth it.
+inline int64_t
+parts_of(const problem<float> &p, int64_t tiles)
+{
+    constexpr int64_t kLeast = 128; // k of a part
+    int64_t best = 1;
+    for (int64_t count = 2; count <= kMostParts && p.batch_rank < kMostBatchDims; count++) {
+        if (p.K % count == 0 && p.K / count >= kLeast && count * tiles <= kBlocksAtOnce) {
+            best = count;
+        }
+    }
+    return best;
+}
+
+// The product of each part of k, into the workspace.
+inline problem<float>
+part_problem(const problem<float> &p, int64_t count, void *workspace)
+{
+    problem<float> part = p;
+    part.K = p.K / count;
+    part.bias = part.c = nullptr;
+    part.alpha = 1.0f;
+    part.beta = 0.0f;
+    part.act = AICF_GEMM_ACT_NONE;
+    part.out = static_cast<float *>(workspace);
+    part.out_pitch = p.N;
+    int64_t step = p.M * p.N;
+    for (int dim = 0; dim < p.batch_rank; dim++) {
+        part.out_batch[dim] = step;
+        part.c_batch[dim] = 0;
+        step *= p.batch_sizes[dim];
+    }
+    int dim = part.batch_rank++;
+    part.batch_sizes[dim] = count;
+    part.a_batch[dim] = part.K * (p.a_along_k ? 1 : p.a_pitch);
+    part.b_batch[dim] = part.K * (p.b_along_k ? 1 : p.b_pitch);
+    part.c_batch[dim] = 0;
+    part.out_batch[dim] = step;
+    part.batches *= count;
+    return part;
+}
+
+template <int kTileM, int kTileN>
+aicf_status
+launch_fma_parts(const problem<float> &p, void *workspace, aicf_stream stream)
+{
+    copying a = copying_of(p, p.a, p.a_along_k, p.a_pitch, p.a_batch);
+    copying b = copying_of(p, p.b, p.b_along_k, p.b_pitch, p.b_batch);
+    int64_t tiles = ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN) * p.batches;
+    int64_t count = parts_of(p, tiles);
+    if (count == 1) {
+        return launch_fma_tiles<kTileM, kTileN>(p, a, b, stream);
+    }
+    problem<float> part = part_problem(p, count, workspace);
+    int last = part.batch_rank - 1;
+    a = a == copying::quads && part.a_batch[last] % kQuad ? copying::single : a;
+    b = b == copying::quads && part.b_batch[last] % kQuad ? copying::single : b;
+    aicf_status status = launch_fma_tiles<kTileM, kTileN>(part, a, b, stream);
+    if (status.kind) {
+        return status;
+    }
+    problem<float> whole = p;
+    whole.tiles_m = p.M;
+    whole.tiles_n = ceil_div(p.N, kAddThreads);
+    int64_t blocks = whole.tiles_m * whole.tiles_n * p.batches; // of few tiles: far below 2^31
+    whole.narrow = true;
+    parts from = {part.out, count, p.M * p.N * p.batches};
+    return launch(add_parts, static_cast<unsigned>(blocks), kAddThreads, 0, stream, whole, from);
+}
+
 inline aicf_status
-launch_fma(const problem<float> &p, aicf_stream stream)
+launch_fma(const problem<float> &p, void *workspace, aicf_stream stream)
 {
     if (is_thin(p)) {
         return launch_thin(p, stream);
     }
-    copying a = copying_of(p, p.a, p.a_along_k, p.a_pitch, p.a_batch);
-    copying b = copying_of(p, p.b, p.b_along_k, p.b_pitch, p.b_batch);
-    return fills_large_tiles(p) ? launch_fma_by_a<128>(p, a, b, stream)
-                                : launch_fma_by_a<64>(p, a, b, stream);
+    if (p.M <= 16) {
+        return launch_fma_parts<16, 256>(p, workspace, stream);
+    }
+    int64_t large = ceil_div(p.M, 128) * ceil_div(p.N, 128) * p.batches;
+    bool fills = p.M > 64 && p.N > 64 && large * parts_of(p, large) >= 128;
+    return fills ? launch_fma_parts<128, 128>(p, workspace, stream)
+                 : launch_fma_parts<64, 64>(p, workspace, stream);
 }
 
 } // namespace aicf::gemm

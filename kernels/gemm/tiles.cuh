@@ -14,17 +14,19 @@ constexpr int kQuad = 4;  // elements that a thread reads from shared memory at 
 // same banks; one quad keeps rows on 16 bytes and halves the conflicts.
 constexpr int kPad = 4;
 
-// Threads of a block over the tile: 2 x 4 warps of 8 x 4 lanes; each makes quads x quads of 4 x 4.
-constexpr int kWarpsM = 2, kWarpsN = 4, kLanesM = 8, kLanesN = 4;
-static_assert(kWarpsM * kWarpsN * kLanesM * kLanesN == kThreads, "every thread has its place");
-
 template <int kTile> struct slab {
     float rows[kSlab][kTile + kPad];
 };
 
-// A thread's share of the tile: sums[i][j] is at row(i), column(j) of it.
+// A thread's share of the tile: sums[i][j] is at row(i), column(j) of it. The threads are 2 x 4
+// warps of 8 x 4 lanes or, of a tile of few rows, 1 x 8 of 4 x 8; each makes quads x quads of 4
+// x 4.
 template <int kTileM, int kTileN> struct share {
+    static constexpr bool kFewRows = kTileM < 64;
+    static constexpr int kWarpsM = kFewRows ? 1 : 2, kWarpsN = kFewRows ? 8 : 4;
+    static constexpr int kLanesM = kFewRows ? 4 : 8, kLanesN = kFewRows ? 8 : 4;
     static constexpr int kM = kTileM / (kWarpsM * kLanesM), kN = kTileN / (kWarpsN * kLanesN);
+    static_assert(kWarpsM * kWarpsN * kLanesM * kLanesN == kThreads, "every thread has its place");
     static_assert(kM % kQuad == 0 && kN % kQuad == 0, "whole quads");
 
     __device__ static int row(int i)

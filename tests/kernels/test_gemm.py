@@ -102,20 +102,26 @@ def test_layouts(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
         check(a, b, dtype, what=f"{first} {second}")
 
 
+# Large tiles, some cut; few rows, and few tiles, whose k is in parts: 16, 15, 12, 3.
+F32_SIZES = [(1500, 1541, 147), (13, 1030, 2048), (16, 300, 1935), (300, 260, 1536), (70, 72, 390)]
+
+
 @pytest.mark.gpu
-@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.promise("KERNELS-gemm-f32")
 @pytest.mark.parametrize("second", LAYOUTS)
 @pytest.mark.parametrize("first", LAYOUTS)
-def test_f32_in_large_tiles(first: str, second: str) -> None:
-    """Some cut, more slabs than stages and a cut one: operands are copied in each of the ways."""
-    for m, n, k in ((1500, 1541, 147), (1536, 1536, 64)):
+def test_f32_by_tiles_and_parts(first: str, second: str) -> None:
+    """More slabs than stages and a cut one; operands are copied in each of the ways."""
+    for m, n, k in F32_SIZES:
         a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
         check(a, b, "f32", kernel="fma", what=f"{first} {second}")
 
 
 @pytest.mark.promise("KERNELS-gemm")
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 9), (100, 300, 20), (40, 136, 72)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (7, 17, 9), (100, 300, 20), (40, 136, 72), (9, 136, 512)], ids=str
+)
 def test_epilogues_by_every_kernel(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
     skip_without(dtype, device)
     m, n, k = sizes
@@ -173,7 +179,7 @@ BATCHES = [
 @pytest.mark.parametrize("batches", BATCHES, ids=str)
 def test_batches(device: str, batches: tuple[tuple[int, ...], tuple[int, ...]], dtype: str) -> None:
     skip_without(dtype, device)
-    for m, n, k in [(5, 7, 3), (8, 16, 8)]:
+    for m, n, k in [(5, 7, 3), (8, 16, 8), (6, 16, 256)]:
         for first, second in [("dense", "dense"), ("swapped", "pitched"), ("pitched", "swapped")]:
             a = matrix((*batches[0], m, k), dtype, device, first, 1)
             b = matrix((*batches[1], k, n), dtype, device, second, 2)
