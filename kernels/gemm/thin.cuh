@@ -9,8 +9,8 @@
 
 namespace aicf::gemm {
 
-constexpr int kThinSide = 32; // lanes, warps of a block, and elements that a block makes
-constexpr int kThinLoads = 8; // of the matrix, on their way at once: 32 to 64 KiB a multiprocessor
+constexpr int kThinSide = 32;  // lanes, warps of a block, and elements that a block makes
+constexpr int kThinLoads = 16; // of the matrix on their way at once: 64 KiB a multiprocessor
 
 // Element (x, k) of the matrix lies at x + k * pitch or, along_k, at x * pitch + k.
 template <typename T> struct thin_operands {
