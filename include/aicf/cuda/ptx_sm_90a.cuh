@@ -191,14 +191,13 @@ wgmma_wait()
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define AICF_D32(i) AICF_D8(i), AICF_D8(i + 8), AICF_D8(i + 16), AICF_D8(i + 24)
-#define AICF_R32 AICF_TEN() AICF_TEN(1) AICF_TEN(2) "%30,%31"
-#define AICF_R64 \
-    AICF_TEN() AICF_TEN(1) AICF_TEN(2) AICF_TEN(3) AICF_TEN(4) AICF_TEN(5) "%60,%61,%62,%63"
-#define AICF_R128                                                                       \
-    AICF_TEN()                                                                          \
-    AICF_TEN(1)                                                                         \
-    AICF_TEN(2) AICF_TEN(3) AICF_TEN(4) AICF_TEN(5) AICF_TEN(6) AICF_TEN(7) AICF_TEN(8) \
-        AICF_TEN(9) AICF_TEN(10) AICF_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127"
+#define AICF_R30 AICF_TEN() AICF_TEN(1) AICF_TEN(2)
+#define AICF_R60 AICF_R30 AICF_TEN(3) AICF_TEN(4) AICF_TEN(5)
+#define AICF_R90 AICF_R60 AICF_TEN(6) AICF_TEN(7) AICF_TEN(8)
+#define AICF_R120 AICF_R90 AICF_TEN(9) AICF_TEN(10) AICF_TEN(11)
+#define AICF_R32 AICF_R30 "%30,%31"
+#define AICF_R64 AICF_R60 "%60,%61,%62,%63"
+#define AICF_R128 AICF_R120 "%120,%121,%122,%123,%124,%125,%126,%127"
 
 // `a`, `b`, `p`, `s`, `t` are the numbers of the operands that follow the N / 2 sums.
 #define AICF_WGMMA(type, name, columns, registers, a, b, p, s, t, ...)                        \
@@ -227,6 +226,10 @@ AICF_WGMMA_TYPES(
 #undef AICF_R128
 #undef AICF_R64
 #undef AICF_R32
+#undef AICF_R120
+#undef AICF_R90
+#undef AICF_R60
+#undef AICF_R30
 #undef AICF_D32
 #undef AICF_D8
 #undef AICF_TEN
