@@ -90,17 +90,16 @@ aicf_conv_factor_run(const aicf_conv_digits *d, int64_t k, int64_t n)
     return aicf_conv_least(size - k % size, n);
 }
 
-/* Of tiles m x n columns. */
 AICF_ONCE aicf_conv_plan
 aicf_conv_plan_of(
-    const aicf_conv *c, const aicf_converter *dtype, int64_t columns, int64_t tile_n,
+    const aicf_conv *c, const aicf_converter *dtype, int64_t rows, int64_t columns, int64_t tile_n,
     const char *gemm)
 {
     const aicf_conv_plan t = {
         c,
         dtype,
         aicf_conv_order(c),
-        aicf_conv_tiles(c->m, AICF_CONV_TILE_M),
+        aicf_conv_tiles(rows, AICF_CONV_TILE_M),
         aicf_conv_tiles(columns, tile_n),
         gemm ? aicf_lib_symbol("openblas", gemm) : NULL};
     return t;

@@ -12,6 +12,9 @@
 #define conv_few AICF_CONV_NAME(conv_few)
 #define conv_multiply AICF_CONV_NAME(conv_multiply)
 #define conv_tap_tile AICF_CONV_NAME(conv_tap_tile)
+#define conv_place AICF_CONV_NAME(conv_place)
+#define conv_last_tile AICF_CONV_NAME(conv_last_tile)
+#define conv_last_part AICF_CONV_NAME(conv_last_part)
 #define conv_place_tile AICF_CONV_NAME(conv_place_tile)
 #define conv_tap_part AICF_CONV_NAME(conv_tap_part)
 #define conv_place_part AICF_CONV_NAME(conv_place_part)
@@ -236,6 +239,73 @@ conv_tap_tile(const aicf_conv_plan *t, int64_t index, conv_room *in)
     }
 }
 
+/* What the indices [k, k + n) of channels and taps, channels innermost and side by side, meet at a
+   place of the field `from`. */
+static void
+conv_place(const aicf_conv_plan *t, const char *from, int64_t place, int64_t k, int64_t n, REAL *to)
+{
+    const aicf_conv *c = t->conv;
+    const int64_t row = place / c->x.places, column = place % c->x.places;
+    for (int64_t done = 0; done < n;) {
+        const int64_t channel = (k + done) % c->channels, tap = (k + done) / c->channels;
+        const int64_t run = aicf_conv_least(c->channels - channel, n - done);
+        const int64_t y = c->y.first + row * c->y.step + tap / c->x.taps * c->y.tap_step;
+        const int64_t x = c->x.first + column * c->x.step + tap % c->x.taps * c->x.tap_step;
+        if (y >= 0 && y < c->y.size && x >= 0 && x < c->x.size) {
+            const int64_t at = y * c->field_strides[2] + x * c->field_strides[3] + channel;
+            t->dtype->load(from + at * c->item, 1, run, to + done);
+        } else {
+            memset(to + done, 0, sizeof(REAL) * (size_t)run);
+        }
+        done += run;
+    }
+}
+
+/* A tile of an image's outs, places by outputs: where channels and outputs lie side by side. */
+static void
+conv_last_tile(const aicf_conv_plan *t, int64_t index, conv_room *in)
+{
+    const aicf_conv *c = t->conv;
+    const int64_t item = c->item, depth = aicf_conv_depth(c);
+    const int64_t row = index % t->tiles_m * AICF_CONV_TILE_M;
+    const int64_t column = index / t->tiles_m % t->tiles_n * AICF_CONV_TILE_N;
+    const int64_t whole = index / (t->tiles_m * t->tiles_n), group = whole % c->groups;
+    const int64_t image = whole / c->groups, output = group * c->m + column;
+    const int64_t m = aicf_conv_least(c->y.places * c->x.places - row, AICF_CONV_TILE_M);
+    const int64_t n = aicf_conv_least(c->m - column, AICF_CONV_TILE_N);
+    char *factor = c->factor + (group * c->factor_group + column * c->factor_strides[0]) * item;
+    const char *field = c->field + (image * c->field_strides[0] + group * c->channels) * item;
+    REAL line[AICF_CONV_TILE_K], bias[AICF_CONV_TILE_N] = {0};
+    for (int64_t k0 = 0; k0 < depth; k0 += AICF_CONV_TILE_K) {
+        const int64_t k = aicf_conv_least(depth - k0, AICF_CONV_TILE_K);
+        for (int64_t i = 0; i < m; i++) {
+            conv_place(t, field, row + i, k0, k, in->a + i * AICF_CONV_TILE_K);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            conv_factor(t, factor + j * c->factor_strides[0] * item, k0, k, line, false);
+            for (int64_t i = 0; i < k; i++) {
+                in->b[i * AICF_CONV_TILE_N + j] = line[i];
+            }
+        }
+        AICF_CONV_NAME(conv_product)(t, in, m, n, k, k0 == 0);
+    }
+    if (depth == 0) {
+        memset(in->sums, 0, sizeof in->sums);
+    }
+    if (c->bias) {
+        t->dtype->load((const char *)c->bias + output * item, 1, n, bias);
+    }
+    char *out = c->out + (image * c->out_strides[0] + output) * item;
+    for (int64_t i = 0; i < m; i++) {
+        const int64_t y = (row + i) / c->x.places, x = (row + i) % c->x.places;
+        REAL *sums = in->sums + i * AICF_CONV_TILE_N;
+        for (int64_t j = 0; j < n; j++) {
+            sums[j] += bias[j];
+        }
+        t->dtype->store(sums, n, out + (y * c->out_strides[2] + x * c->out_strides[3]) * item, 1);
+    }
+}
+
 /* A tile of a group's factor: outputs by channels and taps. */
 static void
 conv_place_tile(const aicf_conv_plan *t, int64_t index, conv_room *in)
@@ -310,6 +380,12 @@ conv_tap_part(void *context, int64_t begin, int64_t end)
 }
 
 static void
+conv_last_part(void *context, int64_t begin, int64_t end)
+{
+    AICF_CONV_NAME(conv_part)(context, begin, end, conv_last_tile);
+}
+
+static void
 conv_place_part(void *context, int64_t begin, int64_t end)
 {
     AICF_CONV_NAME(conv_part)(context, begin, end, conv_place_tile);
@@ -319,18 +395,20 @@ conv_place_part(void *context, int64_t begin, int64_t end)
 static inline void
 conv_over_taps(const aicf_conv *c, const aicf_converter *dtype, const char *gemm)
 {
-    const int64_t places = c->y.places * c->x.places;
-    const aicf_conv_plan t = aicf_conv_plan_of(c, dtype, places, AICF_CONV_TILE_N, gemm);
+    const int64_t places = c->y.places * c->x.places, depth = aicf_conv_depth(c);
+    const bool last = c->field_strides[1] == 1 && c->out_strides[1] == 1 && c->m > AICF_CONV_FEW;
+    const int64_t rows = last ? places : c->m, columns = last ? c->m : places;
+    const aicf_conv_plan t = aicf_conv_plan_of(c, dtype, rows, columns, AICF_CONV_TILE_N, gemm);
     aicf_parallel_for(
-        c->images * c->groups * t.tiles_m * t.tiles_n,
-        aicf_conv_grain(c->m, places, aicf_conv_depth(c)), conv_tap_part, (void *)&t);
+        c->images * c->groups * t.tiles_m * t.tiles_n, aicf_conv_grain(rows, columns, depth),
+        last ? conv_last_part : conv_tap_part, (void *)&t);
 }
 
 static inline void
 conv_over_places(const aicf_conv *c, const aicf_converter *dtype, const char *gemm)
 {
     const int64_t depth = aicf_conv_depth(c), places = c->images * c->y.places * c->x.places;
-    const aicf_conv_plan t = aicf_conv_plan_of(c, dtype, depth, AICF_CONV_TILE_N, gemm);
+    const aicf_conv_plan t = aicf_conv_plan_of(c, dtype, c->m, depth, AICF_CONV_TILE_N, gemm);
     aicf_parallel_for(
         c->groups * t.tiles_m * t.tiles_n, aicf_conv_grain(c->m, depth, places), conv_place_part,
         (void *)&t);
@@ -347,6 +425,9 @@ conv_over_places(const aicf_conv *c, const aicf_converter *dtype, const char *ge
 #undef conv_few
 #undef conv_multiply
 #undef conv_tap_tile
+#undef conv_place
+#undef conv_last_tile
+#undef conv_last_part
 #undef conv_place_tile
 #undef conv_tap_part
 #undef conv_place_part
