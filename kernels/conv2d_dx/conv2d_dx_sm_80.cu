@@ -8,7 +8,7 @@ namespace aicf::conv {
 
 template <typename T>
 aicf_status
-run_phase(const aicf_conv *c, void *stream)
+mma_phase(const aicf_conv *c, void *stream)
 {
     return launch_mma<input_op>(problem_of<T>(*c, false), static_cast<aicf_stream>(stream));
 }
@@ -26,7 +26,7 @@ run_phase(const aicf_conv *c, void *stream)
             aicf_conv_channels_last(gx, N, D * groups, H, W)};                                     \
         return aicf_conv_each_phase(                                                               \
             sizeof(T), &views[0], &views[1], &views[2], stride, pad, dilation, groups,             \
-            aicf::conv::run_phase<aicf::device_t<T>>, stream);                                     \
+            aicf::conv::mma_phase<aicf::device_t<T>>, stream);                                     \
     }
 
 LAUNCHER(aicf_f16, f16)

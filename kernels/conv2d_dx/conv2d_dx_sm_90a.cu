@@ -16,7 +16,7 @@ reversed(const aicf_conv_axis &a)
 
 template <typename T>
 aicf_status
-run_phase(const aicf_conv *phase, void *stream)
+warpgroups_phase(const aicf_conv *phase, void *stream)
 {
     aicf_conv c = *phase;
     c.y = reversed(c.y);
@@ -37,7 +37,7 @@ run_phase(const aicf_conv *phase, void *stream)
             aicf_conv_channels_last(gx, N, D * groups, H, W)};                                     \
         return aicf_conv_each_phase(                                                               \
             sizeof(T), &views[0], &views[1], &views[2], stride, pad, dilation, groups,             \
-            aicf::conv::run_phase<aicf::device_t<T>>, stream);                                     \
+            aicf::conv::warpgroups_phase<aicf::device_t<T>>, stream);                              \
     }
 
 LAUNCHER(aicf_f16, f16)
