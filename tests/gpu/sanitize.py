@@ -1,10 +1,10 @@
 """Every CUDA kernel under compute-sanitizer, or those of the ops that are named:
-`python sanitize.py [--json FILE] [--limit SECONDS] [OP ...]`.
+`python sanitize.py [--json FILE] [--limit SECONDS] [--all-dtypes] [OP ...]`.
 
 First that the tools see: planted faults must be reported. Then touch.py runs every kernel of the
-built modules in processes beside each other: under memcheck and initcheck all of them, under
-racecheck and synccheck those that share memory between threads. What is not done within the limit,
-which is for all of it, is not clean.
+built modules, each in one dtype or in all, in processes beside each other: under memcheck and
+initcheck all of them, under racecheck and synccheck those that share memory between threads. What
+is not done within the limit, which is for all of it, is not clean.
 
 Exits 1 where a tool reports anything of ours, misses a planted fault or a kernel was not run, 2
 where the tools do not work on this machine."""
@@ -33,21 +33,21 @@ from gpu.processes import BUILT, ROOT
 sys.path[:0] = [str(BUILT), str(ROOT / "tools")]
 
 from gpu.cases import OPS, planned, unreached  # noqa: E402
-from gpu.touch import few, named  # noqa: E402
-from rows import rows  # noqa: E402
+from gpu.touch import named, plans_of  # noqa: E402
 from rows.table import facts  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 
-# How many processes share a tool's work, in the order in which they start.
-PROCESSES = {"memcheck": 14, "racecheck": 10, "initcheck": 14, "synccheck": 4}
+# How many processes share a tool's work, for one dtype a kernel. All begin at once: to begin takes
+# them longer than most of what they do.
+PROCESSES = {"memcheck": 4, "synccheck": 2, "initcheck": 5, "racecheck": 5}
 SHARED_ONLY = ("racecheck", "synccheck")
 PLANTED = {
     "memcheck": ("write", "Invalid __global__ write"),
     "racecheck": ("race", "hazard"),
     "initcheck": ("read", "Uninitialized __global__ memory read"),
 }
-AT_ONCE = max(2, min(14, (os.cpu_count() or 2) - 1))
+AT_ONCE = max(2, os.cpu_count() or 2) + len(PLANTED)
 # initcheck must see who wrote: torch's kernels are looked at too, and only ours are judged.
 OURS = ["--kernel-name", "kernel_substring=aicf"]
 # torch's allocator would hide what is past an end, or was never written.
@@ -78,10 +78,12 @@ class Outcome:
 
     @property
     def clean(self) -> set[str]:
-        """What ran without a report of its own, where reports say whose they are."""
+        """What ran without a report of its own, as far as its process came. A report that does not
+        say whose it is spoils all."""
         if self.verdict == "clean":
             return self.ran
-        if self.verdict != "reported" or not self.blamed:
+        looked = "COMPUTE-SANITIZER" in self.text
+        if not looked or (self.verdict == "reported" and not self.blamed):
             return set()
         return {kernel for kernel in self.ran if kernel.split("/")[0] not in self.blamed}
 
@@ -144,11 +146,29 @@ def asked(ops: Sequence[str], tool: str) -> list[str]:
     return [op for op in ops if tool not in SHARED_ONLY or shares(op)]
 
 
-def kernels_to_run(ops: Sequence[str], tool: str = "memcheck") -> set[str]:
-    """CUDA kernels of the built modules, in every dtype that samples reach."""
-    looked_at = asked(ops, tool)
-    reached = {named(op, plan) for op in looked_at for plan in planned(op)}
-    return reached | {f"{op}/{kernel}" for op in looked_at for kernel in unreached(op)}
+def units(ops: Sequence[str], tool: str, every: bool) -> list[str]:
+    """What touch.py is asked for: each kernel in all the Maker's dtypes, or in one, another one for
+    another op or tool."""
+    found = []
+    for op in asked(ops, tool):
+        kernels: dict[str, list[str]] = {}  # by dtype
+        turn = OPS.index(op) + list(PROCESSES).index(tool)
+        for kernel in dict.fromkeys(plan.kernel for plan in planned(op)):
+            words = dict.fromkeys(plan.word for plan in planned(op) if plan.kernel == kernel)
+            for word in words if every else [list(words)[turn % len(words)]]:
+                kernels.setdefault(word, []).append(kernel)
+        found += [f"{op}:{word}:{'+'.join(names)}" for word, names in kernels.items()]
+    return found
+
+
+def kernels_to_run(ops: Sequence[str], tool: str = "memcheck", every: bool = False) -> set[str]:
+    """CUDA kernels of the built modules, in the dtypes in which they are asked for."""
+    reached = {
+        named(unit.partition(":")[0], plan)
+        for unit in units(ops, tool, every)
+        for plan in plans_of(unit)
+    }
+    return reached | {f"{op}/{kernel}" for op in asked(ops, tool) for kernel in unreached(op)}
 
 
 @functools.cache
@@ -165,36 +185,31 @@ def shares(op: str) -> bool:
     )
 
 
-def groups(ops: Sequence[str], tool: str) -> list[list[str]]:
-    """What a tool looks at, each op in each of its Maker's dtypes, in lists for a process each."""
-    size = {}
-    for op in asked(ops, tool):
-        for word in rows()[op].dtypes:
-            plans = planned(op, word=word)
-            if plans:
-                size[f"{op}:{word}"] = 2 + sum(3 if plan.large else 1 for plan in few(plans))
-    made: list[list[str]] = [[] for _ in range(PROCESSES[tool])]
+def groups(ops: Sequence[str], tool: str, every: bool) -> list[list[str]]:
+    """What a tool looks at, in lists for a process each, what is little first."""
+    size = {
+        unit: 2 + sum(4 if plan.large else 1 for plan in plans_of(unit))
+        for unit in units(ops, tool, every)
+    }
+    made: list[list[str]] = [[] for _ in range(PROCESSES[tool] * (3 if every else 1))]
     for unit in sorted(size, key=lambda unit: -size[unit]):
-        min(made, key=lambda group: sum(size[u] for u in group)).append(unit)
+        min(made, key=lambda group: sum(size[u] for u in group)).insert(0, unit)
     return [group for group in made if group]
 
 
-def every_kernel(ops: Sequence[str], end: float) -> tuple[list[Outcome], list[Outcome]]:
+def every_kernel(
+    ops: Sequence[str], every: bool, end: float
+) -> tuple[list[Outcome], list[Outcome]]:
     """The planted faults, and the runs of ours, at once."""
     touch = [sys.executable, str(HERE / "touch.py")]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         planted = [pool.submit(plant, tool, Path(folder), end) for tool in PLANTED]
-        ours = [
-            pool.submit(
-                sanitize,
-                tool,
-                " ".join(units),
-                [*touch, *(["--written"] if tool == "initcheck" else []), *units],
-                end,
-            )
-            for tool in PROCESSES
-            for units in groups(ops, tool)
-        ]
+        ours = []
+        for tool in PROCESSES:
+            options = ["--written"] if tool == "initcheck" else []
+            for group in groups(ops, tool, every):
+                command = [*touch, *options, *group]
+                ours.append(pool.submit(sanitize, tool, " ".join(group), command, end))
         return [job.result() for job in planted], [job.result() for job in ours]
 
 
@@ -268,13 +283,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP", default=OPS)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--all-dtypes", action="store_true", help="else each kernel in one")
     limit = float(os.environ.get("SANITIZE_LIMIT", 240))
     parser.add_argument("--limit", type=float, default=limit, help="seconds for all of it")
     known = parser.parse_args()
     begin = time.monotonic()
-    planted, ours = every_kernel(known.ops, begin + known.limit)
+    planted, ours = every_kernel(known.ops, known.all_dtypes, begin + known.limit)
     status = max(judge_planted(planted), judge(ours))
-    missing = table(ours, {tool: kernels_to_run(known.ops, tool) for tool in PROCESSES})
+    every = known.all_dtypes
+    wanted = {tool: kernels_to_run(known.ops, tool, every) for tool in PROCESSES}
+    missing = table(ours, wanted)
     print(f"{time.monotonic() - begin:.0f} s")
     if known.json is not None:
         report = described() | {

@@ -1,5 +1,5 @@
-"""Launches every CUDA kernel of the named ops on small tensors: `python touch.py [--written]
-OP[:DTYPE] ...`, of all the Maker's dtypes or of one.
+"""Launches CUDA kernels of the named ops on small tensors: `python touch.py [--written]
+OP[:DTYPE[:KERNEL+KERNEL]] ...`, in all the Maker's dtypes or in one, by all kernels or by some.
 
 For the sanitizers: samples of tests/rows that fit a kernel, larger ones among them, in every dtype
 it was built for, aligned and from an odd address where it takes them so. Nothing is
@@ -24,7 +24,7 @@ sys.path.insert(0, str(BUILT))
 from gpu.cases import Case, Plan, case_of, planned
 from rows.calls import Call
 
-FEW = 2  # samples of a kernel, and larger ones
+FEW = 1  # samples of a kernel, and larger ones
 
 
 def unaligned(case: Case) -> Iterator[Case]:
@@ -61,10 +61,18 @@ def named(op: str, plan: Plan) -> str:
     return f"{op}/{plan.kernel} {plan.suffix}"
 
 
-def run(op: str, device: str = "cuda", word: str | None = None) -> set[str]:
+def plans_of(unit: str, device: str = "cuda") -> list[Plan]:
+    op, _, rest = unit.partition(":")
+    word, _, kernels = rest.partition(":")
+    plans = few(planned(op, device, word or None))
+    return [plan for plan in plans if not kernels or plan.kernel in kernels.split("+")]
+
+
+def run(unit: str, device: str = "cuda") -> set[str]:
     """What ran, as "add/vec f32"."""
+    op = unit.partition(":")[0]
     ran: set[str] = set()
-    for plan in few(planned(op, device, word)):
+    for plan in plans_of(unit, device):
         for case in touch(op, plan, device):
             case.run()
             ran.add(named(op, plan))
@@ -86,8 +94,7 @@ def main() -> None:
         write_what_is_empty()
         words = words[1:]
     for unit in words:
-        op, _, word = unit.partition(":")
-        ran = run(op, word=word or None)
+        ran = run(unit)
         torch.cuda.synchronize()
         print(json.dumps({"ran": sorted(ran)}), flush=True)
 
