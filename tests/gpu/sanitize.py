@@ -40,14 +40,14 @@ HERE = Path(__file__).resolve().parent
 
 # How many processes share a tool's work, for one dtype a kernel. All begin at once: to begin takes
 # them longer than most of what they do.
-PROCESSES = {"memcheck": 4, "synccheck": 2, "initcheck": 5, "racecheck": 5}
+PROCESSES = {"memcheck": 4, "synccheck": 2, "initcheck": 7, "racecheck": 4}
 SHARED_ONLY = ("racecheck", "synccheck")
 PLANTED = {
     "memcheck": ("write", "Invalid __global__ write"),
     "racecheck": ("race", "hazard"),
     "initcheck": ("read", "Uninitialized __global__ memory read"),
 }
-AT_ONCE = max(2, os.cpu_count() or 2) + len(PLANTED)
+AT_ONCE = max(2, (os.cpu_count() or 2) + 1) + len(PLANTED)
 # initcheck must see who wrote: torch's kernels are looked at too, and only ours are judged.
 OURS = ["--kernel-name", "kernel_substring=aicf"]
 # torch's allocator would hide what is past an end, or was never written.
@@ -157,7 +157,8 @@ def units(ops: Sequence[str], tool: str, every: bool) -> list[str]:
             words = dict.fromkeys(plan.word for plan in planned(op) if plan.kernel == kernel)
             for word in words if every else [list(words)[turn % len(words)]]:
                 kernels.setdefault(word, []).append(kernel)
-        found += [f"{op}:{word}:{'+'.join(names)}" for word, names in kernels.items()]
+        forms = ":all" if every else ""
+        found += [f"{op}:{word}:{'+'.join(names)}{forms}" for word, names in kernels.items()]
     return found
 
 

@@ -1,10 +1,10 @@
 """Launches CUDA kernels of the named ops on small tensors: `python touch.py [--written]
-OP[:DTYPE[:KERNEL+KERNEL]] ...`, in all the Maker's dtypes or in one, by all kernels or by some.
+OP[:DTYPE[:KERNEL+KERNEL[:all]]] ...`, in all the Maker's dtypes or in one, by all kernels or some.
 
-For the sanitizers: samples of tests/rows that fit a kernel, larger ones among them, in every dtype
-it was built for, aligned and from an odd address where it takes them so. Nothing is
-looked at afterwards. With --written memory that torch gives is zero, also between the elements of
-a tensor, where packs may be read that nobody uses. Prints what ran as a line of JSON an op."""
+For the sanitizers: a sample of tests/rows that fits a kernel and a larger one, in one typed form or
+in all; the former also from an odd address where the kernel takes it so. Nothing is looked at
+afterwards. With --written memory that torch gives is zero, also between the elements of a tensor,
+where packs may be read that nobody uses. Prints what ran as a line of JSON an op."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ sys.path.insert(0, str(BUILT))
 from gpu.cases import Case, Plan, case_of, planned
 from rows.calls import Call
 
-FEW = 1  # samples of a kernel, and larger ones
-
 
 def unaligned(case: Case) -> Iterator[Case]:
     """The same from one element on, where it lies dense and the kernel takes it."""
@@ -38,23 +36,19 @@ def fits(case: Case, call: Call) -> bool:
     return any(line.startswith(f"{case.kernel}: fits") for line in call.explain())
 
 
-def few(plans: Sequence[Plan]) -> list[Plan]:
-    """As many of each kernel and typed form as FEW says: a sanitizer takes a quarter of a second
-    for each."""
-    count: dict[tuple[str, str, bool], int] = {}
-    found = []
+def few(plans: Sequence[Plan], every: bool) -> list[Plan]:
+    """One of each kernel, and a larger one: of every typed form, or of the first."""
+    found: dict[tuple[str, str, bool], Plan] = {}
     for plan in plans:
-        key = plan.kernel, plan.suffix, plan.large
-        count[key] = count.get(key, 0) + 1
-        if count[key] <= FEW:
-            found.append(plan)
-    return found
+        found.setdefault((plan.kernel, plan.suffix if every else "", plan.large), plan)
+    return list(found.values())
 
 
 def touch(op: str, plan: Plan, device: str) -> Iterator[Case]:
     case = case_of(op, plan, device)
     yield case
-    yield from unaligned(case)
+    if not plan.large:
+        yield from unaligned(case)
 
 
 def named(op: str, plan: Plan) -> str:
@@ -62,10 +56,9 @@ def named(op: str, plan: Plan) -> str:
 
 
 def plans_of(unit: str, device: str = "cuda") -> list[Plan]:
-    op, _, rest = unit.partition(":")
-    word, _, kernels = rest.partition(":")
-    plans = few(planned(op, device, word or None))
-    return [plan for plan in plans if not kernels or plan.kernel in kernels.split("+")]
+    op, word, kernels, every = [*unit.split(":"), "", "", ""][:4]
+    plans = [p for p in planned(op, device, word or None) if p.kernel in kernels.split("+")]
+    return few(plans if kernels else planned(op, device, word or None), bool(every))
 
 
 def run(unit: str, device: str = "cuda") -> set[str]:
