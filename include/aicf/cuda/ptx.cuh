@@ -141,16 +141,6 @@ load_often(const void *from, uint32_t (&word)[4])
         : "l"(__cvta_generic_to_global(from)));
 }
 
-// 16 bytes, and the line of 128 that they are in on its way to the L2.
-__device__ inline void
-load_of_line(const void *from, uint32_t (&word)[4])
-{
-    asm volatile("ld.global.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                 : "l"(__cvta_generic_to_global(from))
-                 : "memory");
-}
-
 // 16 bytes to global memory by one instruction.
 __device__ inline void
 store_global(void *p, const uint32_t (&x)[4])

@@ -102,7 +102,7 @@ lead_column(
     constexpr int kLoads = Offsets::kCheap ? kUnroll : 1;
     typename Op::by_lane all;
     uint32_t number = 0;
-    for_units<T, kSize, kLoads, true>(
+    for_units<T, kSize, kLoads>(
         x, offsets, begin, end, step,
         [&](int, int64_t, const unit<T, kSize> &pack) { all.take(pack.held, number++); });
     uint32_t open = 0; // columns whose first NaN is to be found yet
@@ -203,7 +203,7 @@ take_column(
         int64_t out = o + k < 0 ? 0 : o + k < to.outs ? o + k : to.outs - 1;
         context[k] = Op::context_of(to.beside, out);
     }
-    for_units<T, kSize, kLoads, true>(
+    for_units<T, kSize, kLoads>(
         x, offsets, begin, end, step, [&](int, int64_t i, const unit<T, kSize> &held) {
             input_t<T> y[kSize];
             held.unpack(y);

@@ -48,14 +48,9 @@ template <typename T, int kSize> struct unit {
     static_assert(kIsFloat<T> && kSize == kPackSize<T>, "a pack of floats or an element");
     words held;
 
-    // kLine: of a column, whose neighbours in the line another block reads at about this time.
-    template <bool kLine = false> __device__ void load(const T *p)
+    __device__ void load(const T *p)
     {
-        if constexpr (kLine) {
-            ptx::load_of_line(p, held.word);
-        } else {
-            held = load_words(p);
-        }
+        held = load_words(p);
     }
 
     __device__ void unpack(float (&x)[kSize]) const
@@ -67,7 +62,7 @@ template <typename T, int kSize> struct unit {
 template <typename T> struct unit<T, 1> {
     T held;
 
-    template <bool kLine = false> __device__ void load(const T *p)
+    __device__ void load(const T *p)
     {
         held = *p;
     }
@@ -145,7 +140,7 @@ value_of(
 
 // Calls add(u, i, unit i) for i from `begin` on, every `step`-th below `end`, with kLoads loads
 // ahead of the first use: u counts them.
-template <typename T, int kSize, int kLoads, bool kLine = false, typename Offsets, typename Add>
+template <typename T, int kSize, int kLoads, typename Offsets, typename Add>
 __device__ inline void
 for_units(const T *x, Offsets offsets, int64_t begin, int64_t end, int step, Add add)
 {
@@ -154,7 +149,7 @@ for_units(const T *x, Offsets offsets, int64_t begin, int64_t end, int step, Add
     for (; i + (kLoads - 1) * step < end; i += int64_t{kLoads} * step) {
 #pragma unroll
         for (int u = 0; u < kLoads; u++) {
-            held[u].template load<kLine>(x + offsets(i + u * step));
+            held[u].load(x + offsets(i + u * step));
         }
 #pragma unroll
         for (int u = 0; u < kLoads; u++) {
@@ -165,7 +160,7 @@ for_units(const T *x, Offsets offsets, int64_t begin, int64_t end, int step, Add
 #pragma unroll
     for (int u = 0; u < kLoads - 1; u++) {
         if (i + u * step < end) {
-            held[u].template load<kLine>(x + offsets(i + u * step));
+            held[u].load(x + offsets(i + u * step));
         }
     }
 #pragma unroll
