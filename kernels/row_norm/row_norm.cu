@@ -96,12 +96,14 @@ run_held(operands<T> p, int64_t L, int64_t N, aicf_stream stream)
         return run_stream(p, L, N, stream);
     }
     int64_t packs = N / kPackSize<T>, threads = packs / kMostPacks;
-    bool whole = rows::all_aligned(p.x, p.out, p.weight, p.bias) && N % kPackSize<T> == 0 &&
-                 p.weight && (p.bias || !kCentred);
-    if (whole && threads >= rows::kWarp && packs % (kMostPacks * rows::kWarp) == 0 &&
-        L <= kMostBlocks) {
-        return launch_waiting(
-            whole_block<T>, static_cast<unsigned>(L), static_cast<unsigned>(threads), 0, stream, p);
+    bool whole = filled(p, N);
+    if constexpr (sizeof(T) == 2) { // f32 has the time for branches, and keeps more on its way
+        if (whole && threads >= rows::kWarp && packs % (kMostPacks * rows::kWarp) == 0 &&
+            L <= kMostBlocks) {
+            return launch_waiting(
+                whole_block<T>, static_cast<unsigned>(L), static_cast<unsigned>(threads), 0, stream,
+                p);
+        }
     }
     return rows::launch(all_kernels_of<T>(), p, stream, whole);
 }

@@ -222,6 +222,14 @@ leads(const rows::block_team &)
     return threadIdx.x == 0;
 }
 
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+__device__ inline bool
+leads(const rows::cluster_team &)
+{
+    return threadIdx.x == 0 && ptx::cluster_rank() == 0;
+}
+#endif
+
 // A block a row that fills it.
 struct whole_block_team : rows::block_team {
     using place = rows::whole_span;
@@ -397,6 +405,15 @@ body(const operands<T> &p, Team &team)
             t[r].save(p, row);
         }
     }
+}
+
+// Whether rows are packs alone, on 16-byte boundaries, and all that weighs them is there.
+template <typename T>
+bool
+filled(const operands<T> &p, int64_t N)
+{
+    return rows::all_aligned(p.x, p.out, p.weight, p.bias) && N % kPackSize<T> == 0 && p.weight &&
+           (p.bias || !kCentred);
 }
 
 template <typename T>

@@ -1,10 +1,58 @@
 // layer_norm and rms_norm (cuda) where a row fits into a cluster: see row_norm.cuh for what is
-// computed, and aicf/cuda/parts.cuh.
+// computed. Rows of f32 by aicf/cuda/parts.cuh; those of 16 bits, which would be bound by its
+// instructions, in the registers of a cluster (aicf/cuda/rows.cuh).
 #include "row_norm.cuh"
 
 #include <aicf/cuda/parts.cuh>
 
 namespace aicf::AICF_OP {
+
+// ---- rows in registers --------------------------------------------------------------------------
+
+AICF_ROWS_CLUSTER_KERNEL(operands, kMostPacks)
+
+// A cluster a row that fills it.
+struct whole_cluster_team : rows::cluster_team {
+    using place = rows::whole_span;
+
+    template <typename T> __device__ place span_of(const T *, const rows::shape &, int64_t) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        int threads = static_cast<int>(blockDim.x);
+        int begin = static_cast<int>(ptx::cluster_rank()) * threads * kMostPacks;
+        return {(begin + static_cast<int>(threadIdx.x)) * kSize, threads * kSize, true};
+    }
+};
+
+template <typename T>
+__global__ void
+__launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / rows::kBlockPacks)
+    whole_cluster(const operands<T> p)
+{
+    whole_cluster_team team;
+    body<kMostPacks, 1>(p, team);
+}
+
+template <typename T>
+aicf_status
+run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
+{
+    int64_t packs = N / kPackSize<T>;
+    unsigned parts = 2;
+    while (parts < rows::kClusterBlocks && packs > int64_t{parts} * rows::kBlockPacks) {
+        parts *= 2;
+    }
+    int64_t threads = packs / (parts * kMostPacks);
+    if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
+        L <= kMostBlocks / parts) {
+        return launch_cluster(
+            whole_cluster<T>, static_cast<unsigned>(L) * parts, static_cast<unsigned>(threads),
+            parts, stream, p);
+    }
+    return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
+}
+
+// ---- rows that come ahead -----------------------------------------------------------------------
 
 using parts::kPer;
 constexpr int kWords = 16; // of a thread
@@ -181,7 +229,7 @@ template <typename T> struct work {
 
 template <typename T>
 __global__ void
-__launch_bounds__(parts::kThreads, 1) cluster(const operands<T> p, const parts::plan s)
+__launch_bounds__(parts::kThreads, 1) stay(const operands<T> p, const parts::plan s)
 {
     extern __shared__ __align__(kPackBytes) char stages[];
     __shared__ parts::mail room, more;
@@ -199,9 +247,13 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
     if (L == 0 || N == 0) {
         return aicf_ok();
     }
-    parts::plan s = parts::plan_for<kWords, 1>(L, N, sizeof(T));
-    int64_t teams = parts::clusters_at_once(cluster<T>, s);
-    return parts::launch(cluster<T>, teams < L ? teams : L, s, stream, p, s);
+    if constexpr (sizeof(T) == 2) {
+        return run_held_by_clusters(p, L, N, stream);
+    } else {
+        parts::plan s = parts::plan_for<kWords, 1>(L, N, sizeof(T));
+        int64_t teams = parts::clusters_at_once(stay<T>, s);
+        return parts::launch(stay<T>, teams < L ? teams : L, s, stream, p, s);
+    }
 }
 
 } // namespace aicf::AICF_OP
