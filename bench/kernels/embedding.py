@@ -46,7 +46,7 @@ def embedding(shape: tuple[int, ...], dtype: torch.dtype, words: str = "") -> Ca
         return Runs(lambda i: call(*sets[i]), torchs, len(sets))
 
     name = f"{V}x{D}, {'x'.join(map(str, shape))} tokens"
-    return Case("embedding", SUFFIX[dtype], name, make, bytes=size, ratio=1.0, words=words)
+    return Case("embedding", SUFFIX[dtype], name, make, bytes=size, words=words)
 
 
 def embedding_bwd(shape: tuple[int, ...], dtype: torch.dtype, words: str = "") -> Case:
@@ -69,7 +69,7 @@ def embedding_bwd(shape: tuple[int, ...], dtype: torch.dtype, words: str = "") -
         return Runs(lambda i: call(*sets[i], V=V), torchs, len(sets))
 
     name = f"{V}x{D}, {'x'.join(map(str, shape))} tokens"
-    return Case("embedding_bwd", SUFFIX[dtype], name, make, bytes=size, ratio=1.0, words=words)
+    return Case("embedding_bwd", SUFFIX[dtype], name, make, bytes=size, words=words)
 
 
 def one_hot(count: int, classes: int) -> Case:
