@@ -181,23 +181,33 @@ may_stay(const shape &s, int item)
            s.count >= 3 * kMachine * (kThreads / threads_for(packs, kStayPacks));
 }
 
+// The kernels `stay` of an op by the rows that are on their way.
+template <typename P> struct staying {
+    void (*one)(P), (*two)(P);
+};
+
+constexpr int kMostShared = 220 << 10; // bytes of a block on sm_90, beside what it shares otherwise
+
 template <typename P>
 aicf_status
-launch_stay(void (*kernel)(P), int item, P p, aicf_stream stream)
+launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
 {
     int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
     p.shape.lines = deal_by_lines(p.shape, item, packs, kThreads * int64_t{kStayPacks});
     packs += p.shape.lines ? kLinePacks - 1 : 0;
     unsigned threads = threads_for(packs, kStayPacks);
-    int64_t blocks = kMachine * (kThreads / threads);
+    int64_t teams = kThreads / threads, blocks = kMachine * teams;
     blocks = blocks < p.shape.count ? blocks : p.shape.count;
-    aicf_status status = allow_shared(kernel, ahead_bytes(kStayPacks, kThreads));
+    int bytes = ahead_bytes(kStayPacks, threads);
+    bool two = teams == 1 && 2 * bytes <= kMostShared; // a block alone waits for all of a row
+    void (*kernel)(P) = two ? k.two : k.one;
+    aicf_status status =
+        allow_shared(kernel, two ? kMostShared : ahead_bytes(kStayPacks, kThreads));
     if (status.kind) {
         return status;
     }
     return launch_waiting(
-        kernel, static_cast<unsigned>(blocks), threads, ahead_bytes(kStayPacks, threads), stream,
-        p);
+        kernel, static_cast<unsigned>(blocks), threads, two ? 2 * bytes : bytes, stream, p);
 }
 
 } // namespace aicf::rows
@@ -251,27 +261,45 @@ launch_stay(void (*kernel)(P), int item, P p, aicf_stream stream)
         return k;                                                                         \
     }
 
-// The one of blocks that stay, of `rest`, which is `body` behind its loads.
-#define AICF_ROWS_STAY_KERNEL(operands)                                             \
-    template <typename T>                                                           \
-    __global__ void __launch_bounds__(rows::kThreads, 1) stay(const operands<T> p)  \
-    {                                                                               \
-        extern __shared__ words slots[];                                            \
-        rows::staying_team team;                                                    \
-        rows::ahead<T, rows::kStayPacks> next(slots);                               \
-        rows::begin();                                                              \
-        next.ask(p.x + team.at * p.shape.n, team.span_of(p.x, p.shape, team.at));   \
-        _Pragma("unroll 1") while (team.at < p.shape.count)                         \
-        {                                                                           \
-            rows::held<T, rows::kStayPacks> x[1];                                   \
-            rows::span at[1] = {next.take(x[0])};                                   \
-            int64_t then = team.at + gridDim.x;                                     \
-            if (then < p.shape.count) {                                             \
-                next.ask(p.x + then * p.shape.n, team.span_of(p.x, p.shape, then)); \
-            }                                                                       \
-            rest<rows::kStayPacks, 1>(p, team, x, at);                              \
-            team.at = then;                                                         \
-        }                                                                           \
+// The one of blocks that stay, of `rest`, which is `body` behind its loads; kAhead rows, 1 or 2,
+// are on their way.
+#define AICF_ROWS_STAY_KERNEL(operands)                                            \
+    template <typename T, int kAhead>                                              \
+    __global__ void __launch_bounds__(rows::kThreads, 1) stay(const operands<T> p) \
+    {                                                                              \
+        extern __shared__ words slots[];                                           \
+        rows::staying_team team;                                                   \
+        rows::ahead<T, rows::kStayPacks, kAhead> ahead(slots);                     \
+        auto ask = [&](int64_t row) {                                              \
+            rows::span at = rows::nothing();                                       \
+            if (row < p.shape.count) {                                             \
+                at = team.span_of(p.x, p.shape, row);                              \
+            }                                                                      \
+            ahead.ask(p.x + row * p.shape.n, at);                                  \
+        };                                                                         \
+        rows::begin();                                                             \
+        ask(team.at);                                                              \
+        if (kAhead > 1) {                                                          \
+            ask(team.at + gridDim.x);                                              \
+        }                                                                          \
+        rows::span at[1] = {team.span_of(p.x, p.shape, team.at)};                  \
+        T edge = rows::edge_of(p.x + team.at * p.shape.n, at[0]);                  \
+        _Pragma("unroll 1") while (team.at < p.shape.count)                        \
+        {                                                                          \
+            rows::held<T, rows::kStayPacks> x[1];                                  \
+            ahead.take(x[0]);                                                      \
+            x[0].edge = edge;                                                      \
+            int64_t then = team.at + gridDim.x;                                    \
+            ask(team.at + kAhead * int64_t{gridDim.x});                            \
+            rows::span next = at[0];                                               \
+            if (then < p.shape.count) {                                            \
+                next = team.span_of(p.x, p.shape, then);                           \
+                edge = rows::edge_of(p.x + then * p.shape.n, next);                \
+            }                                                                      \
+            rest<rows::kStayPacks, 1>(p, team, x, at);                             \
+            team.at = then;                                                        \
+            at[0] = next;                                                          \
+        }                                                                          \
     }
 
 // The one for sm_90 and later, in a source of its own.

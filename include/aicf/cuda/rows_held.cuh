@@ -182,6 +182,18 @@ load(held<T, kPacks> &h, const T *row, const Span &s, bool packed = true)
     }
 }
 
+// The thread's single element of a row, if it has one.
+template <typename T>
+__device__ inline T
+edge_of(const T *row, const span &s)
+{
+    T edge = T();
+    if (s.edge >= 0) {
+        edge = row[s.edge];
+    }
+    return edge;
+}
+
 // Lets nothing that was computed of h outlive this point: many packs of 16-bit lanes would be kept
 // as f32, in twice the registers, rather than unpacked anew.
 template <int kPacks, typename T>
