@@ -13,13 +13,10 @@
 
 namespace aicf::transpose {
 
-// Larger than aligned tiles, since rows of x begin and end within sectors of memory, which are read
-// by two tiles then; by whole sectors of out, where the rows that it costs are few.
+// Of 32 bits larger than aligned tiles, since rows of x begin and end within sectors of memory,
+// which are read by two tiles then, and by whole sectors of out; those of 16 bits were slower so.
 template <typename T> struct shifted_shape : shape<T> {
     static constexpr int kLead = kPackSize<T>;
-};
-template <> struct shifted_shape<uint16_t> {
-    static constexpr int kAcross = 128, kAlong = 128, kLead = 16;
 };
 template <> struct shifted_shape<uint32_t> {
     static constexpr int kAcross = 64, kAlong = 128, kLead = 8;
