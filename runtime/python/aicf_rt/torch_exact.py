@@ -21,17 +21,14 @@ from .torch_kernels import (
     Kernel,
     Module,
     _forward_ad,
+    any_requires_grad,
     increment_version,
 )
 from .torch_schema import Row
 
 _AUTOGRAD = """\
 def {name}(_keyset, {taken}):
-    try:
-        _asked = ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0
-    except AttributeError:
-        _asked = True
-    if _asked:
+    if _requires_grad({tensors}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
         return _general(_keyset, {given})
     if _keyset.raw_repr() in _plain:
         try:
@@ -43,14 +40,10 @@ def {name}(_keyset, {taken}):
 
 _OUT = """\
 def {name}({taken}):
-    try:
-        _asked = ({requires}) and _is_grad_enabled() or _forward_ad._current_level >= 0
-    except AttributeError:
-        _asked = True
-    if _asked:
+    if _requires_grad({tensors}, {out}) and _is_grad_enabled() or _forward_ad._current_level >= 0:
         return _general({given})
-    _typed = _module.typed.get({lead}.dtype)
-    if _typed is not None and _typed({tensors}, {out}{values}):
+    _typed = {lead} is not None and {out} is not None and _module.typed.get({lead}.dtype)
+    if _typed and _typed({tensors}, {out}{values}):
         _increment_version(({out},))
         return None
     return _general({given})
@@ -80,7 +73,6 @@ def out(row: Row, general: Kernel, module: Module) -> Kernel:
     values = words["values"]
     words["taken"] = f"{words['taken'].removesuffix(values)}, *, {name}{values}"
     words["given"] = f"{words['given'].removesuffix(values)}, {name}={name}{values}"
-    words["requires"] += f" or {name}.requires_grad"
     words["out"] = name
     helpers = {"_increment_version": increment_version}
     return _compiled(_OUT.format(**words), row.name, module, general, helpers)
@@ -89,12 +81,6 @@ def out(row: Row, general: Kernel, module: Module) -> Kernel:
 def _words(row: Row) -> dict[str, str]:
     names = [t.name for t in row.tensors]
     values = ", **_values" if row.values or row.free else ""  # dtype= too
-    requires = [
-        f"{t.name} is not None and {t.name}.requires_grad"
-        if t.optional
-        else f"{t.name}.requires_grad"
-        for t in row.tensors
-    ]
     lead = row.tensors[row.lead or 0].name
     return {
         "name": row.name,
@@ -104,7 +90,6 @@ def _words(row: Row) -> dict[str, str]:
         "tensors": ", ".join(names),
         "values": values,
         "kwargs": "_values" if values else "{}",
-        "requires": " or ".join(requires),
         "lead": lead,
     }
 
@@ -116,6 +101,7 @@ def _compiled(
     scope = {
         **helpers,
         "_is_grad_enabled": torch.is_grad_enabled,
+        "_requires_grad": any_requires_grad,
         "_forward_ad": _forward_ad,
         "_module": module,
         "_general": general,
