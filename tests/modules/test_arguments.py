@@ -528,6 +528,9 @@ def test_lists_of_very_many() -> None:
     rows = [*flat]
     assert sgd.sgd_f32(rows[:-1] + rows[:1], [grad] * count, None, lr=0.5) is False
     assert sgd.sgd_f32([*rows[1:], grad], [grad] * count, None, lr=0.5) is False
+    line = flat.reshape(-1)
+    grads = [line[1:3], *[grad] * 3]  # what is read begins before what it shares memory with
+    assert sgd.sgd_f32([line[2:4], *rows[2:5]], grads, None, lr=0.5) is False
     assert (flat == 0.5).all()
     with pytest.raises(TypeError, match="sgd: lists have 15728.. tensors, more than 1048576: give"):
         sgd.sgd_f32([grad] * (1 << 19), [grad] * (1 << 19), None, lr=0.5)
