@@ -119,7 +119,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
 
 using wide = gemm::tile_shape<2, 256, 4, 2>;
 using square = gemm::tile_shape<2, 128, 6, 2>;
-using low = gemm::tile_shape<1, 128, 8, 1>;
+using low = gemm::tile_shape<1, 128, 8, 2>;
 using narrow = gemm::tile_shape<2, 64, 8, 1>;
 using small = gemm::tile_shape<1, 64, 12, 1>;
 

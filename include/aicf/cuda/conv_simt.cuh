@@ -298,12 +298,11 @@ find_rows(const problem<T> &p, const job &j, bool in_out, spot (&to)[kTileM])
 }
 
 // kVector > 1: both matrices are read along k, whose indices come in whole vectors of neighbours.
-// Two blocks a multiprocessor where 128 registers a thread do: not where 64 sums meet the addresses
-// of single elements.
-template <typename T, int kTileM, int kTileN, int kVector>
+// kBlocks on a multiprocessor: two hide more latency than is lost by what they spill; one where the
+// tiles are too few for two.
+template <typename T, int kTileM, int kTileN, int kVector, int kBlocks>
 __global__ void
-__launch_bounds__(kThreads, kVector > 1 || kTileM * kTileN <= 8192 ? 2 : 1)
-    simt(const __grid_constant__ problem<T> p, ways w)
+__launch_bounds__(kThreads, kBlocks) simt(const __grid_constant__ problem<T> p, ways w)
 {
     using mine = share<kTileM, kTileN>;
     __shared__ room<kTileM, kTileN> in;
@@ -410,31 +409,45 @@ reads_quads(const problem<T> &p, const ways &w)
            is_aligned(p.field, kQuad) && is_aligned(p.dense, kQuad);
 }
 
-template <typename T, int kTileM, int kTileN, int kVector>
+template <typename T, int kTileM, int kTileN, int kVector, int kBlocks>
 aicf_status
 launch_simt_tile(const problem<T> &p, const ways &w, aicf_stream stream)
 {
     return launch_tiles(
-        simt<T, kTileM, kTileN, kVector>, p, kTileM, kTileN, kThreads, 0, stream, w);
+        simt<T, kTileM, kTileN, kVector, kBlocks>, p, kTileM, kTileN, kThreads, 0, stream, w);
+}
+
+constexpr int64_t kProcessors = 132; // of a large machine
+
+template <int kTileM, int kTileN, typename T>
+int64_t
+count_tiles(const problem<T> &p)
+{
+    return ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN) * p.groups * p.splits;
 }
 
 template <typename T, int kTileM, int kTileN>
 aicf_status
 launch_simt_shape(const problem<T> &p, const ways &w, aicf_stream stream)
 {
-    return reads_quads(p, w) ? launch_simt_tile<T, kTileM, kTileN, kQuad>(p, w, stream)
-                             : launch_simt_tile<T, kTileM, kTileN, 1>(p, w, stream);
+    if (reads_quads(p, w)) {
+        return launch_simt_tile<T, kTileM, kTileN, kQuad, 2>(p, w, stream);
+    }
+    if constexpr (kTileM * kTileN > 8192) {
+        if (count_tiles<kTileM, kTileN>(p) <= kProcessors) {
+            return launch_simt_tile<T, kTileM, kTileN, 1, 1>(p, w, stream);
+        }
+    }
+    return launch_simt_tile<T, kTileM, kTileN, 1, 2>(p, w, stream);
 }
 
-// What tiles cost: as many as the fullest of a large machine's multiprocessors has, by their size
+// What tiles cost: as many as the fullest of the multiprocessors has, by their size
 // and by what a product of theirs costs beside the larger ones', in eighths.
 template <int kTileM, int kTileN, typename T>
 int64_t
 cost_of(const problem<T> &p, int64_t eighths)
 {
-    constexpr int64_t kProcessors = 132;
-    int64_t tiles = ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN) * p.groups * p.splits;
-    return ceil_div(tiles, kProcessors) * kTileM * kTileN * eighths;
+    return ceil_div(count_tiles<kTileM, kTileN>(p), kProcessors) * kTileM * kTileN * eighths;
 }
 
 template <typename T>
@@ -443,7 +456,7 @@ launch_simt(const problem<T> &p, aicf_stream stream)
 {
     ways w = ways_of(p);
     int64_t square = cost_of<128, 128>(p, 8), tall = cost_of<256, 64>(p, 8);
-    int64_t low = cost_of<128, 64>(p, 10), small = cost_of<64, 64>(p, 14);
+    int64_t low = cost_of<128, 64>(p, 11), small = cost_of<64, 64>(p, 14);
     aicf_status status = square <= tall && square <= low && square <= small
                              ? launch_simt_shape<T, 128, 128>(p, w, stream)
                          : tall <= low && tall <= small
