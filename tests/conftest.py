@@ -70,7 +70,9 @@ def gpu_count() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     promises = "with --collect-only: write {id: [tests]} to FILE as JSON"
-    results = "write how many tests passed, failed and were skipped to FILE as JSON"
+    results = (
+        "write how many tests passed, failed and were skipped, and which failed, to FILE as JSON"
+    )
     parser.addoption("--promises", metavar="FILE", help=promises)
     parser.addoption("--gpu-results", metavar="FILE", help=results)
 
@@ -227,10 +229,17 @@ class Recorder:
         self.config = config
         self.outcomes = {"passed": 0, "failed": 0, "skipped": 0}
         self.promised: dict[str, list[Any]] = {}
+        self.failed: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.outcome] += 1
+            if report.outcome == "failed":
+                crash = getattr(report.longrepr, "reprcrash", None)
+                self.failed[report.nodeid] = {
+                    "said": crash.message.partition("\n")[0] if crash else "",
+                    "kernels": dict(report.user_properties).get("kernels", []),
+                }
             ids = dict(report.user_properties).get("promises")
             if ids:
                 self.promised[report.nodeid] = [ids, report.outcome]
@@ -241,7 +250,7 @@ class Recorder:
         if cache is not None and self.promised:
             cache.set(RESULTS, {**cache.get(RESULTS, {}), **self.promised})
         if where:
-            Path(where).write_text(json.dumps(self.outcomes), encoding="utf-8")
+            Path(where).write_text(json.dumps([self.outcomes, self.failed]), encoding="utf-8")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -1,9 +1,10 @@
 """GPU results as a committed report: `make test-gpu` writes it, `make check` compares it.
 
-The report names the device, the driver and the toolkit, how the suite ended, and for each CUDA
-kernel of the table one hash over all that it was made from: its source, the headers of this tree
-that it includes, its generated launcher header, its compile command. A kernel counts as verified
-while its hash is what it was when its tests passed on a GPU.
+The report names the device, the driver and the toolkit, how the suite ended, which tests failed,
+and for each CUDA kernel of the table one hash over all that it was made from: its source, the
+headers of this tree that it includes, its generated launcher header, its compile command. A kernel
+counts as verified while its hash is what it was when its tests passed on a GPU. A test that fails
+speaks against the kernels that it ran and the ops that it names; against all, where it names none.
 
     gpu_report.py run [PYTEST ARGUMENTS]   run the tests marked gpu; if all of them were run, write
                                            the report (needs a GPU)
@@ -138,8 +139,18 @@ def machine() -> dict[str, str]:
     }
 
 
+def blamed(failed: dict[str, dict[str, Any]], names: set[str]) -> set[str]:
+    """Those of the kernels `names` (op/id) that a failed test speaks against."""
+    against: set[str] = set()
+    for test, what in failed.items():
+        words = set(re.findall(r"\w+", test.partition("[")[2] + " " + what["said"]))
+        ran = {name for name in names if name.partition("/")[0] in words} | set(what["kernels"])
+        against |= ran or names
+    return against & names
+
+
 def run(arguments: list[str]) -> int:
-    """Run the tests marked gpu; write the report if they all passed and none was left out."""
+    """Run the tests marked gpu; write the report if none was left out."""
     ready([])
     hashes = kernels()
     with tempfile.TemporaryDirectory() as folder:
@@ -148,19 +159,21 @@ def run(arguments: list[str]) -> int:
         pytest = [sys.executable, "-m", "pytest", "-m", "gpu", f"--gpu-results={results}"]
         environment = {**os.environ, "AICF_KERNELS_RAN": str(ran)}
         done = subprocess.run([*pytest, *arguments], cwd=ROOT, env=environment, check=False)
-        outcomes = json.loads(results.read_text()) if results.exists() else {}
+        outcomes, failed = json.loads(results.read_text()) if results.exists() else ({}, {})
         seen = {name for file in ran.glob("*.json") for name in json.loads(file.read_text())}
     if arguments:
         print(f"not all tests were asked for: {REPORT.relative_to(ROOT)} is left as it was")
         return done.returncode
     for name in sorted(set(hashes) - seen):
         print(f"no test ran {name}", file=sys.stderr)
+    good = seen & set(hashes) - blamed(failed, set(hashes))
     report = {
         **machine(),
         "tests": outcomes,
-        "kernels": {name: hashes[name] for name in sorted(seen & set(hashes))},
+        "failed": {test: what["said"] for test, what in sorted(failed.items())},
+        "kernels": {name: hashes[name] for name in sorted(good)},
     }
-    if done.returncode == 0:
+    if done.returncode in (0, 1):  # they were run to the end
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(f"{REPORT.relative_to(ROOT)}: {len(report['kernels'])} of {len(hashes)} kernels")

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,20 @@ def pytest_configure() -> None:
     if workers > 1 and importlib.util.find_spec("torch"):
         torch = importlib.import_module("torch")
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Each report says which kernels its test ran."""
+    from kernels.calls import RAN
+
+    before = set(RAN)
+    RAN.clear()
+    try:
+        yield
+    finally:
+        item.user_properties.append(("kernels", sorted(RAN)))
+        RAN.update(before)
 
 
 def pytest_sessionfinish() -> None:
