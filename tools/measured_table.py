@@ -50,8 +50,14 @@ SHOWN = [
     "gemm rr f32 4096x4096x4096",
     "gemm rr bf16 4096x4096x4096",
     "gemm rr bf16 8192x8192x8192",
+    "gemm rr bf16 4096x4096x1024",
     "gemm rr bf16 16x4096x4096",
+    "gemm rr bf16 256x4096x4096",
     "gemm rr bf16 4095x4095x4095",
+    "conv2d nhwc f16 64-64/56 k3 s1",
+    "conv2d nhwc f16 256-256/14 k3 s1",
+    "conv2d nhwc f16 1024-256/14 k1 s1",
+    "conv2d nchw f32 64-64/56 k3 s1",
 ]
 
 # Who is shown of those whose calls were timed: the names of rows, the fastest of which counts, and
