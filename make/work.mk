@@ -17,9 +17,9 @@ bootstrap: ## install what is missing: compiler, headers, libyaml, .venv with th
 # Tests and tools start makes of their own, which must not take this one's flags and job slots.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 # What needs the packages of .venv runs in a make of its own: PYTHON is looked for when it starts.
-demo: ## the main job in a minute: train, run, compare, then add an op
+demo: ## the main job in a minute: train, run, compare, then add an op; without CUDA unless CUDA=1
 	@sh tools/bootstrap.sh demo
-	@$(MAKE) --no-print-directory run-demo
+	@$(MAKE) --no-print-directory $(if $(filter undefined file default,$(origin CUDA)),CUDA=0) run-demo
 run-demo: all
 	@$(ALONE) PYTHONPATH=$(B)/python $(PYTHON) examples/demo.py
 

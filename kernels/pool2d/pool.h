@@ -34,6 +34,13 @@ typedef struct place {
     int64_t first, step; /* of a line's elements, as indices */
 } place;
 
+/* Of a window, padding included, which may have more elements than an int64_t counts. */
+static inline double
+area(int64_t height, int64_t width)
+{
+    return (double)height * (double)width;
+}
+
 /* Runs `part` for all lines of `n` each, for each of which `met` are read. */
 static inline aicf_status
 pool_run(

@@ -154,7 +154,7 @@
         for (int64_t i = o.begin; i < o.end; i++) {                                           \
             aicf_acc_##s v = value[i - o.begin];                                              \
             if (!LARGEST) {                                                                   \
-                v /= (aicf_acc_##s)(height * aicf_axis_count(&p->z, i, p->include_pad));      \
+                v /= (aicf_acc_##s)area(height, aicf_axis_count(&p->z, i, p->include_pad));   \
             }                                                                                 \
             aicf_store_##s(out + i - o.begin, v);                                             \
         }                                                                                     \
@@ -196,8 +196,8 @@
             }                                                                                 \
         }                                                                                     \
         if (!LARGEST) {                                                                       \
-            count = (aicf_acc_##s)(                                                           \
-                aicf_axis_count(&p->y, row, p->include_pad) *                                 \
+            count = (aicf_acc_##s)area(                                                       \
+                aicf_axis_count(&p->y, row, p->include_pad),                                  \
                 aicf_axis_count(&p->z, column, p->include_pad));                              \
         }                                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                     \

@@ -33,7 +33,7 @@
             const aicf_span run = aicf_axis_elements(&p->z, q.begin);                              \
             const int64_t width = aicf_axis_count(&p->z, q.begin, p->include_pad);                 \
             const aicf_acc_##s v = aicf_load_##s((const T *)p->from + line + q.begin) /            \
-                                   (aicf_acc_##s)(height * width);                                 \
+                                   (aicf_acc_##s)area(height, width);                              \
             for (int64_t i = aicf_most(run.begin, w.begin); i < aicf_least(run.end, w.end); i++) { \
                 value[i - w.begin] += v;                                                           \
             }                                                                                      \
@@ -50,7 +50,7 @@
                 take_##s(                                                                          \
                     value + column - w.begin, p->z.stride, (const T *)p->from + line + o.begin,    \
                     p->indices ? p->indices + line + o.begin : NULL, from,                         \
-                    (aicf_acc_##s)(height * width), end - o.begin);                                \
+                    (aicf_acc_##s)area(height, width), end - o.begin);                             \
                 o.begin = end;                                                                     \
             }                                                                                      \
         }                                                                                          \
@@ -120,7 +120,7 @@
                 const int64_t at = ((image * p->y.outs + o) * p->z.outs + q) * p->channels + c;    \
                 take_##s(                                                                          \
                     value, 1, (const T *)p->from + at, p->indices ? p->indices + at : NULL, from,  \
-                    (aicf_acc_##s)(height * width), n);                                            \
+                    (aicf_acc_##s)area(height, width), n);                                         \
             }                                                                                      \
         }                                                                                          \
         T *gx = (T *)p->to + (image * p->y.size * p->z.size + pixel) * p->channels + c;            \

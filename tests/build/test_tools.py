@@ -29,7 +29,7 @@ def test_two(): pass
 
 def first_test(tree: Checkout, op: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Runs the first test of an op in the checkout, which gets what all tests of kernels share."""
-    for shared in ("conftest.py", "kernels/conftest.py", "kernels/tolerance.py"):
+    for shared in ("conftest.py", "kernels/conftest.py", "kernels/ran.py", "kernels/tolerance.py"):
         shutil.copy(ROOT / "tests" / shared, tree.root / "tests" / shared)
     shutil.copy(ROOT / "pyproject.toml", tree.root)
     return run(tree.root, "-m", "pytest", f"tests/kernels/test_{op}.py", "-rfs", *options, ci=True)

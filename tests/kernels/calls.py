@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.ran import RAN
 from kernels.tensors import array_of
 from kernels.tolerance import TOLERANCES, Array, assert_close
 
@@ -34,9 +35,6 @@ def call(op: str, dtype: str, *args: Any, **options: Any) -> None:
     if any(isinstance(a, torch.Tensor) and a.is_cuda for a in args):
         torch.cuda.synchronize()
         note_kernel(op, module.explain(*args, **options), options.get("kernel"))
-
-
-RAN: set[str] = set()  # CUDA kernels that a call of this process has run, as "add/vec"
 
 
 def note_kernel(op: str, lines: list[str], demanded: str | None) -> None:

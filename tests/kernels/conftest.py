@@ -30,7 +30,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Each report says which kernels its test ran."""
-    from kernels.calls import RAN
+    from kernels.ran import RAN
 
     before = set(RAN)
     RAN.clear()
@@ -45,7 +45,7 @@ def pytest_sessionfinish() -> None:
     """For tools/gpu_report.py: the kernels that this process ran, maybe one of several."""
     where = os.environ.get("AICF_KERNELS_RAN")
     if where:
-        from kernels.calls import RAN
+        from kernels.ran import RAN
 
         file = Path(where) / f"{os.getpid()}.json"
         file.write_text(json.dumps(sorted(RAN)), encoding="utf-8")

@@ -176,6 +176,21 @@ def test_avg_bwd(device: str, p: Pool, dtype: str) -> None:
             assert_close(array_of(gx), array_of(want), dtype, f"avg_pool2d_bwd {p} {layout}")
 
 
+@pytest.mark.promise("KERNELS-pooling-avg")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_a_window_of_more_elements_than_are_counted(layout: str) -> None:
+    """Padding counts: 2**64 elements, of which four are 1, and back."""
+    last = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+    x, out, gx = (
+        torch.ones(1, 2, *s).contiguous(memory_format=last) for s in [(2, 2), (1, 1), (2, 2)]
+    )
+    window = {"window": 2**32, "stride": 2**32, "pad": 2**31}
+    call("avg_pool2d", "f32", x, out, **window)
+    assert out.flatten().tolist() == [2.0**-62] * 2
+    call("avg_pool2d_bwd", "f32", torch.ones_like(out), gx, **window, H=2, W=2)
+    assert gx.flatten().tolist() == [2.0**-64] * 8
+
+
 @pytest.mark.promise("KERNELS-pooling-nan")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("layout", ["dense", "nhwc"])

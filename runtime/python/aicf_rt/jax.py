@@ -11,7 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import jax
+try:
+    import jax
+except ImportError as error:
+    raise ImportError("jax is not installed: only the `jax` module of a package needs it; install "
+                      "it, then run make", name="jax") from error  # fmt: skip
 import jax.numpy as jnp
 import jaxlib.version
 import numpy as np

@@ -14,8 +14,8 @@ from typing import Any
 try:
     import torch
 except ImportError as error:
-    raise ImportError("torch is not installed: only the `torch` module of a package needs it",
-                      name="torch") from error  # fmt: skip
+    raise ImportError("torch is not installed: only the `torch` module of a package needs it; "
+                      "pip install torch", name="torch") from error  # fmt: skip
 
 from . import torch_exact
 from .torch_fakes import Fake
