@@ -28,11 +28,16 @@ def test_two(): pass
 
 
 def first_test(tree: Checkout, op: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs the first test of an op in the checkout, which gets what all tests of kernels share."""
+    """Runs the first test of an op in the checkout, which gets what all tests of kernels share, as
+    on a machine without torch."""
     for shared in ("conftest.py", "kernels/conftest.py", "kernels/ran.py", "kernels/tolerance.py"):
         shutil.copy(ROOT / "tests" / shared, tree.root / "tests" / shared)
     shutil.copy(ROOT / "pyproject.toml", tree.root)
-    return run(tree.root, "-m", "pytest", f"tests/kernels/test_{op}.py", "-rfs", *options, ci=True)
+    absent = tree.root / "absent"
+    absent.mkdir(exist_ok=True)
+    (absent / "torch.py").write_text("raise ModuleNotFoundError(name='torch')\n", encoding="utf-8")
+    asked = ["-m", "pytest", f"tests/kernels/test_{op}.py", "-rfs", *options]
+    return run(tree.root, *asked, ci=True, PYTHONPATH=str(absent))
 
 
 @pytest.mark.promise("DESIGN-6-new-op")
@@ -229,12 +234,14 @@ def project(folder: Path, marker: str, promises: str) -> Path:
     return folder
 
 
-def run(folder: Path, *command: str, ci: bool = False) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *command: str, ci: bool = False, **variables: str
+) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "CI"))}
     return subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env=environment | ({"CI": "true"} if ci else {}),
+        env=environment | ({"CI": "true"} if ci else {}) | variables,
         capture_output=True,
         text=True,
         check=False,
