@@ -46,6 +46,7 @@ def bytes_beside_device_code(module: Path, scratch: Path) -> int:
 # Bytes of the modules that are larger, with CUDA: they have many dtypes, or many kernels an op.
 # They may not grow.
 LARGER = {"cast": 240_000, "cross_entropy": 108_000, "gemm": 180_000, "max_pool2d": 145_000}
+LARGER |= {"conv2d": 165_000, "conv2d_dx": 152_000, "conv2d_dw": 112_000}
 LARGER |= dict.fromkeys(("add", "max", "min", "mul", "softmax", "sub", "sum", "where"), 125_000)
 
 
@@ -99,7 +100,8 @@ def test_libraries_are_looked_for_beside_the_module_alone(built_once: Checkout) 
         assert paths == ["$ORIGIN" if library == core else "$ORIGIN/../aicf_rt"]
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
         assert "libaicf.so.1" in needed
-        assert needed <= {"libaicf.so.1", "libc.so.6", "libm.so.6"}
+        unwinder = {"libgcc_s.so.1"} if library == core else set()  # libc's own, see guarded.c
+        assert needed <= {"libaicf.so.1", "libc.so.6", "libm.so.6"} | unwinder
         assert "BIND_NOW" in dynamic or "NOW" in dynamic
 
 
