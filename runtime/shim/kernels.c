@@ -380,3 +380,15 @@ cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     (void)flags;
     return occupancy(__func__, blocks, function, threads, shared);
 }
+
+/* As many as a GPU of 132 processors runs at once of clusters of eight. */
+cudaError_t
+cudaOccupancyMaxActiveClusters(int *clusters, const void *function, const cudaLaunchConfig_t *how)
+{
+    kernel *k = find(function);
+    int error = shim_enter(__func__);
+    error = !error && !k ? (int)cudaErrorInvalidDeviceFunction : error;
+    *clusters = 16;
+    return (cudaError_t)shim_leave(
+        error, __func__, "kernel=%s smem=%zu", name_of(k), how->dynamicSmemBytes);
+}

@@ -121,9 +121,14 @@ def module(op: str) -> ModuleType:
     return importlib.import_module(f"aicf_cuda.{op}")
 
 
+# Kernels of gemm that are launched in clusters, by maps of their tensors, some after others of their
+# own: what is asked of single launches is not asked of them.
+BY_MAPS = {"wgmma", "padded"}
+
+
 def cuda_kernels(op: str) -> dict[str, list[str]]:
     row = module(op).capability
-    own = [k["id"] for k in row["kernels"] if k["backend"] == "cuda"]
+    own = [k["id"] for k in row["kernels"] if k["backend"] == "cuda" and k["id"] not in BY_MAPS]
     return {name: row["built"][name] for name in own if row["built"][name]}
 
 
