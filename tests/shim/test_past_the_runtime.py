@@ -137,7 +137,8 @@ def test_a_thread_without_a_context(over: Over, ops: list[str]) -> None:
             ready = module(call.op).bind(*call.tensors(), stream=64, **call.attributes)
             ready()
             return lambda: ready() is None
-        runs = [bound(next(calls_of(op, (3, 200), 600))) for op in OPS]
+        # gemm of f16 is by clusters and maps there, which are the runtime's.
+        runs = [bound(next(calls_of(op, (3, 200), 600))) for op in OPS if op != "gemm"]
         def body(run):
             try:
                 lines = since(run)
