@@ -22,7 +22,10 @@ TABLES = {
 }
 ROUNDS = 40
 CALLS = 1500  # a row
-FEW = {"conv2d_dx": 2, "conv2d_dw": 2}  # of the calls asked for, where sizes of outs must agree with a window's
+FEW = {
+    "conv2d_dx": 2,
+    "conv2d_dw": 2,
+}  # of the calls asked for, where sizes of outs must agree with a window's
 
 
 @pytest.fixture(scope="session", params=TABLES)

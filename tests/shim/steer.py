@@ -121,8 +121,8 @@ def module(op: str) -> ModuleType:
     return importlib.import_module(f"aicf_cuda.{op}")
 
 
-# Kernels of gemm that are launched in clusters, by maps of their tensors, some after others of their
-# own: what is asked of single launches is not asked of them.
+# Kernels of gemm that are launched in clusters, by maps of their tensors, some after others: what
+# is asked of single launches is not asked of them.
 BY_MAPS = {"wgmma", "padded"}
 
 
