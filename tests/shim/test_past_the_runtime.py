@@ -134,11 +134,11 @@ def test_a_thread_without_a_context(over: Over, ops: list[str]) -> None:
         import threading
         failures = []
         def bound(call):
-            ready = module(call.op).bind(*call.tensors(), stream=64, **call.attributes)
+            named = {**call.attributes, "kernel": call.kernel}
+            ready = module(call.op).bind(*call.tensors(), stream=64, **named)
             ready()
             return lambda: ready() is None
-        # gemm of f16 is by clusters and maps there, which are the runtime's.
-        runs = [bound(next(calls_of(op, (3, 200), 600))) for op in OPS if op != "gemm"]
+        runs = [bound(next(calls_of(op, (3, 200), 600))) for op in OPS]
         def body(run):
             try:
                 lines = since(run)
