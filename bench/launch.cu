@@ -40,7 +40,8 @@ static arguments
 arguments_of(const float *a, const float *b, float *out, int64_t n, void *stream)
 {
     elementwise::operands<2> p = operands_of(out, a, b);
-    elementwise::vec_plan plan = elementwise::plan_vec<types>(&p, n);
+    elementwise::vec_plan plan =
+        elementwise::plan_vec<types::kIn>(&p, types::kSizes, types::kLanes, types::kPacks, n);
     return {plus{}, p, plan.packs, plan.e, plan.blocks, static_cast<cudaStream_t>(stream)};
 }
 

@@ -358,3 +358,13 @@ def test_a_compiler_cache_hits(cuda: Checkout, tmp_path: Path) -> None:
     cuda.edit("kernels/common/amount.h", "AMOUNT 10", "AMOUNT 30")
     cuda.make("-j2", *given, environment=environment)
     assert hits()["cache_miss"] == second["cache_miss"] + 2
+
+
+@pytest.mark.promise("BENCH-builds")
+@pytest.mark.parametrize("source", ["bench/launch.cu", "bench/calls/loop.cu"])
+def test_what_benchmarks_launch_compiles(source: str, tmp_path: Path) -> None:
+    """They are compiled where they are measured, on machines that tests seldom see."""
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-c", f"-I{checkout.ROOT / 'include'}"]
+    command += ["-o", str(tmp_path / "loops.o"), str(checkout.ROOT / source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
