@@ -5,9 +5,11 @@
 
 #include <aicf/tensor.h>
 
-#define AICF_BACKEND_VERSION 2
+#define AICF_BACKEND_VERSION 3
 
 typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
+
+typedef struct aicf_event_s *aicf_event; /* likewise: a moment in a stream's work */
 
 struct aicf_call; /* aicf/call.h */
 
@@ -44,6 +46,21 @@ typedef struct aicf_backend {
     /* While it is on, nothing happens on this thread but launches by `launch`, one after the other:
        what one has found out holds for the next. NULL: nothing is kept. */
     void (*series)(bool on);
+
+    /* What programs above the ops ask for; none of it is part of a call. */
+
+    /* Copies within the device's memory, or between it and the host's, in the order of the stream.
+       Host memory is in use until the stream is synchronised. NULL: nothing is copied. */
+    aicf_status (*copy)(
+        aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
+    /* A stream that waits for no other and that no other waits for. NULL: there are no streams. */
+    aicf_status (*create_stream)(aicf_device device, aicf_stream *stream);
+    aicf_status (*destroy_stream)(aicf_device device, aicf_stream stream);
+    /* Events that know when they came. `elapsed` waits for both to come. NULL: nothing is timed. */
+    aicf_status (*create_event)(aicf_device device, aicf_event *event);
+    aicf_status (*record_event)(aicf_device device, aicf_stream stream, aicf_event event);
+    aicf_status (*elapsed)(aicf_device device, aicf_event from, aicf_event to, double *seconds);
+    aicf_status (*destroy_event)(aicf_device device, aicf_event event);
 } aicf_backend;
 
 #endif

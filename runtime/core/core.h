@@ -59,6 +59,8 @@ typedef struct core_state {
     PyTypeObject *call_type;
     PyTypeObject *tensor_type;
     PyTypeObject *spec_type;
+    PyTypeObject *stream_type;
+    PyTypeObject *event_type;
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
@@ -165,6 +167,8 @@ struct aicf_handle {
 enum { OPTION_STREAM, OPTION_KERNEL, OPTION_DTYPE, OPTIONS };
 
 aicf_handle *handle_open(PyObject *module, const aicf_op *op);
+/* Of an op without kernels, whose tensors are read and never launched. */
+aicf_handle *handle_of_reader(const aicf_op *op);
 void handle_close(aicf_handle *handle);
 aicf_handle *handle_share(aicf_handle *handle);
 
@@ -565,6 +569,12 @@ extern PyType_Spec bound_spec;
 
 extern PyType_Spec tensor_spec;
 PyObject *tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs);
+/* view.c, copy.c */
+PyObject *tensor_view(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs);
+/* work.c */
+extern PyType_Spec stream_spec, event_spec;
+PyObject *work_synchronize(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_new(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
     const int64_t *sizes, const int64_t *strides);

@@ -311,13 +311,25 @@ brief_find(aicf_handle *handle)
 }
 
 aicf_handle *
-handle_open(PyObject *module, const aicf_op *op)
+handle_of_reader(const aicf_op *op)
 {
-    aicf_handle *handle = op_check(op) < 0 ? NULL : handle_create(op);
+    aicf_handle *handle = handle_create(op);
     if (handle) {
         handle->core = core_import(&handle->module);
-        if (!handle->core || names_fill(handle) < 0 || images_make(handle) < 0 ||
-            module_extend(module) < 0) {
+        if (!handle->core || names_fill(handle) < 0) {
+            handle_close(handle);
+            return NULL;
+        }
+    }
+    return handle;
+}
+
+aicf_handle *
+handle_open(PyObject *module, const aicf_op *op)
+{
+    aicf_handle *handle = op_check(op) < 0 ? NULL : handle_of_reader(op);
+    if (handle) {
+        if (images_make(handle) < 0 || module_extend(module) < 0) {
             handle_close(handle);
             return NULL;
         }

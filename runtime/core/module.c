@@ -137,6 +137,8 @@ module_exec(PyObject *module)
         add_type(module, &bound_spec, &state->call_type) < 0 ||
         add_type(module, &tensor_spec, &state->tensor_type) < 0 ||
         add_type(module, &spec_spec, &state->spec_type) < 0 ||
+        add_type(module, &stream_spec, &state->stream_type) < 0 ||
+        add_type(module, &event_spec, &state->event_type) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
         return -1;
     }
@@ -172,6 +174,8 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT((PyObject *)state->call_type);
     Py_VISIT((PyObject *)state->tensor_type);
     Py_VISIT((PyObject *)state->spec_type);
+    Py_VISIT((PyObject *)state->stream_type);
+    Py_VISIT((PyObject *)state->event_type);
     return sources_traverse(state, visit, arg);
 }
 
@@ -198,6 +202,8 @@ module_clear(PyObject *module)
     Py_CLEAR(state->call_type);
     Py_CLEAR(state->tensor_type);
     Py_CLEAR(state->spec_type);
+    Py_CLEAR(state->stream_type);
+    Py_CLEAR(state->event_type);
     return 0;
 }
 
@@ -228,6 +234,18 @@ static PyMethodDef methods[] = {
      "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "
      "a "
      "framework's own,\n`device` is 'cpu', 'cuda' or 'cuda:1'."},
+    {"view", (PyCFunction)(void (*)(void))tensor_view, METH_VARARGS | METH_KEYWORDS,
+     "view($module, base, shape, *, strides=None, offset=0, dtype=None)\n--\n\n"
+     "A Tensor on the memory of `base`, any tensor, which it keeps alive. Strides are in elements, "
+     "None is row-major;\n`offset` is in bytes; `dtype` is that of `base` unless given. All "
+     "elements lie where those of `base` do."},
+    {"copy", (PyCFunction)(void (*)(void))tensor_copy, METH_VARARGS | METH_KEYWORDS,
+     "copy($module, source, out, *, stream=None)\n--\n\n"
+     "Copies the bytes of a dense tensor to another of its shape and dtype: on the host, on a "
+     "device, or between them.\nBetween two it is done when this returns."},
+    {"synchronize", (PyCFunction)(void (*)(void))work_synchronize, METH_VARARGS | METH_KEYWORDS,
+     "synchronize($module, device='cpu', stream=None)\n--\n\n"
+     "Waits until all that is queued on the stream, or on the device's default one, has run."},
     {NULL, NULL, 0, NULL},
 };
 

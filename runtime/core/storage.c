@@ -6,14 +6,31 @@
 #include <aicf/backend/cpu.h>
 #include <aicf/backend/cuda.h>
 
+/* Some of those who lend memory take it back in Python: where that has ended, nobody needs it. */
+static void
+give_back(storage *s)
+{
+    if (Py_IsInitialized()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        s->release(s->owner);
+        PyGILState_Release(gil);
+    }
+}
+
 void
 storage_drop(storage *s)
 {
     if (s && __atomic_sub_fetch(&s->references, 1, __ATOMIC_ACQ_REL) == 0) {
-        if (!s->foreign && s->t.data) {
+        if (s->whole) {
+            storage_drop(s->whole);
+        } else if (s->release) {
+            give_back(s);
+        } else if (s->foreign) {
+            if (s->foreign->deleter) {
+                s->foreign->deleter(s->foreign);
+            }
+        } else if (s->t.data) {
             s->backend->release(s->t.device, s->stream, s->t.data);
-        } else if (s->foreign && s->foreign->deleter) {
-            s->foreign->deleter(s->foreign);
         }
         free(s);
     }
@@ -164,6 +181,56 @@ storage_wrap(dl_managed *foreign)
         free(s);
         PyErr_SetString(PyExc_BufferError, "aicf_rt.Tensor cannot hold such a tensor");
         return NULL;
+    }
+    return s;
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+/* A view's elements lie where the base's do. */
+static bool
+lies_within(const aicf_tensor *view, const aicf_tensor *base)
+{
+    return view->first == view->end || (view->first >= base->first && view->end <= base->end);
+}
+
+storage *
+storage_view(
+    storage *whole, aicf_tensor *t, aicf_stream stream, aicf_dtype dtype, int rank,
+    const int64_t *sizes, const int64_t *strides, int64_t offset)
+{
+    int64_t bytes;
+    const aicf_backend *backend = backend_for(t->device);
+    if (!backend || !count_bytes(dtype, rank, sizes, &bytes)) {
+        PyErr_SetString(
+            PyExc_ValueError, backend ? "view: the shape is more than memory can hold"
+                                      : "view: its base lies neither on the cpu nor on cuda");
+        return NULL;
+    }
+    storage *s = storage_describe(dtype, t->device, rank, sizes, strides);
+    if (!s) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    s->backend = backend;
+    s->stream = stream;
+    s->bytes = bytes;
+    s->t.data = (char *)t->data + t->byte_offset + offset;
+    s->t.read_only = t->read_only;
+    aicf_tensor_settle(&s->t);
+    if (s->t.refused || offset < 0 || !lies_within(&s->t, t)) {
+        free(s);
+        PyErr_SetString(
+            PyExc_ValueError, "view: its elements do not lie within its base's memory, or are not "
+                              "aligned to their size");
+        return NULL;
+    }
+    if (whole) {
+        s->whole = storage_share(whole);
+    } else {
+        s->owner = t->owner;
+        s->release = t->release;
+        t->release = NULL;
     }
     return s;
 }

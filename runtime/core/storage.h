@@ -13,8 +13,11 @@ typedef struct storage {
     aicf_stream stream;
     aicf_tensor t; /* its sizes and strides lie behind */
     int64_t bytes;
-    dl_managed *foreign; /* whose memory it is; NULL: ours */
-    int64_t numbers[];   /* sizes, strides in elements, strides in bytes */
+    dl_managed *foreign;   /* whose memory it is; NULL: ours, or another's: */
+    struct storage *whole; /* of which this is a view, or */
+    void *owner;           /* of a tensor that was read, which `release` gives back */
+    void (*release)(void *owner);
+    int64_t numbers[]; /* sizes, strides in elements, strides in bytes */
 } storage;
 
 /* NULL with an exception. */
@@ -24,6 +27,11 @@ storage *storage_create(
 /* Describes what another framework handed over, and owns it then. NULL with an exception, and then
    does not own it. */
 storage *storage_wrap(dl_managed *foreign);
+/* A view of what `t` shows: its own dtype, sizes and strides in elements, `offset` bytes on. Takes
+   over `t`'s owner, or shares `whole`. NULL with an exception, and then does neither. */
+storage *storage_view(
+    storage *whole, aicf_tensor *t, aicf_stream stream, aicf_dtype dtype, int rank,
+    const int64_t *sizes, const int64_t *strides, int64_t offset);
 storage *storage_share(storage *s);
 /* NULL is fine. */
 void storage_drop(storage *s);

@@ -61,6 +61,22 @@ synchronize(aicf_device device, aicf_stream stream)
     return failed;
 }
 
+static aicf_status
+create_stream(aicf_device device, aicf_stream *stream)
+{
+    (void)device;
+    *stream = NULL;
+    return failed;
+}
+
+static aicf_status
+create_event(aicf_device device, aicf_event *event)
+{
+    (void)device;
+    *event = NULL;
+    return failed;
+}
+
 static void
 error_text(int32_t native, char *text, size_t size)
 {
@@ -93,4 +109,6 @@ const aicf_backend aicf_backend_cuda = {
     .wait = wait,
     .synchronize = synchronize,
     .error_text = error_text,
+    .create_stream = create_stream,
+    .create_event = create_event,
 };

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "attempt.h"
 #include "device.h"
 #include "driver.h"
 #include "error.h"
@@ -41,8 +42,6 @@ cuda_is_forked(void)
     return forked;
 }
 
-/* Calls of ours that fail leave their error on the thread. It is taken off again, as it is
-   reported, unless somebody else's stood there before; one that somebody left is never taken. */
 static cudaError_t
 begin(void)
 {
@@ -51,8 +50,8 @@ begin(void)
 }
 
 /* The same at the start of what may fail on its own account. */
-static cudaError_t
-begin_call(void)
+cudaError_t
+attempt_begin(void)
 {
     cudaError_t before = begin();
     /* Without a driver or a device even asking what stands there answers so. */
@@ -61,8 +60,8 @@ begin_call(void)
     return before;
 }
 
-static aicf_status
-end(cudaError_t before, cudaError_t error)
+aicf_status
+attempt_end(cudaError_t before, cudaError_t error)
 {
     if (error == cudaSuccess) {
         return aicf_ok();
@@ -74,8 +73,8 @@ end(cudaError_t before, cudaError_t error)
     return (aicf_status){AICF_BACKEND_ERROR, 0, 0, 0, (int32_t)error};
 }
 
-static cudaError_t
-enter_device(int32_t device, int32_t *previous)
+cudaError_t
+attempt_enter(int32_t device, int32_t *previous)
 {
     *previous = -1;
     return forked ? cudaErrorInitializationError : device_enter(device, previous);
@@ -84,8 +83,8 @@ enter_device(int32_t device, int32_t *previous)
 static __attribute__((noinline, cold)) aicf_status
 enter_by_runtime(aicf_device device, int32_t *previous)
 {
-    cudaError_t before = begin_call();
-    aicf_status status = end(before, enter_device(device.index, previous));
+    cudaError_t before = attempt_begin();
+    aicf_status status = attempt_end(before, attempt_enter(device.index, previous));
     if (status.kind == AICF_OK) {
         driver_start();
         device_learn(device.index);
@@ -156,7 +155,7 @@ unusable(void)
     if (error == cudaSuccess && count == 0) {
         error = cudaErrorNoDevice;
     } else {
-        end(before, error);
+        attempt_end(before, error);
     }
     if (error == cudaSuccess) {
         return NULL;
@@ -177,7 +176,7 @@ ask_arch(int device)
     if (error == cudaSuccess) {
         error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     }
-    return end(before, error).kind ? -1 : 10 * major + minor;
+    return attempt_end(before, error).kind ? -1 : 10 * major + minor;
 }
 
 static int
@@ -194,12 +193,6 @@ arch(aicf_device device)
     return known - 1;
 }
 
-static cudaStream_t
-native(aicf_stream stream)
-{
-    return (cudaStream_t)(void *)stream;
-}
-
 static aicf_status
 allocate(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
 {
@@ -208,13 +201,13 @@ allocate(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
     if (bytes == 0) {
         return aicf_ok();
     }
-    cudaError_t before = begin_call();
-    cudaError_t error = enter_device(device.index, &previous);
+    cudaError_t before = attempt_begin();
+    cudaError_t error = attempt_enter(device.index, &previous);
     if (error == cudaSuccess) {
         error = bytes < 0 ? cudaErrorInvalidValue
                           : cudaMallocAsync(memory, (size_t)bytes, native(stream));
     }
-    aicf_status status = end(before, error);
+    aicf_status status = attempt_end(before, error);
     device_leave(previous);
     return status;
 }
@@ -227,11 +220,11 @@ release(aicf_device device, aicf_stream stream, void *memory)
         return aicf_ok();
     }
     cudaError_t before = begin();
-    cudaError_t error = enter_device(device.index, &previous);
+    cudaError_t error = attempt_enter(device.index, &previous);
     if (error == cudaSuccess) {
         error = cudaFreeAsync(memory, native(stream));
     }
-    aicf_status status = end(before, error);
+    aicf_status status = attempt_end(before, error);
     device_leave(previous);
     return status;
 }
@@ -260,12 +253,12 @@ wait(aicf_device device, aicf_stream stream, aicf_stream other)
     if (stream == other) {
         return aicf_ok();
     }
-    cudaError_t before = begin_call();
-    cudaError_t error = enter_device(device.index, &previous);
+    cudaError_t before = attempt_begin();
+    cudaError_t error = attempt_enter(device.index, &previous);
     if (error == cudaSuccess) {
         error = wait_for_event(native(stream), native(other));
     }
-    aicf_status status = end(before, error);
+    aicf_status status = attempt_end(before, error);
     device_leave(previous);
     return status;
 }
@@ -274,12 +267,12 @@ static aicf_status
 synchronize(aicf_device device, aicf_stream stream)
 {
     int32_t previous;
-    cudaError_t before = begin_call();
-    cudaError_t error = enter_device(device.index, &previous);
+    cudaError_t before = attempt_begin();
+    cudaError_t error = attempt_enter(device.index, &previous);
     if (error == cudaSuccess) {
         error = cudaStreamSynchronize(native(stream));
     }
-    aicf_status status = end(before, error);
+    aicf_status status = attempt_end(before, error);
     device_leave(previous);
     return status;
 }
@@ -289,10 +282,10 @@ static aicf_status
 locate(const void *memory, aicf_device *device)
 {
     struct cudaPointerAttributes found = {.type = cudaMemoryTypeUnregistered};
-    cudaError_t before = begin_call();
+    cudaError_t before = attempt_begin();
     cudaError_t error =
         forked ? cudaErrorInitializationError : cudaPointerGetAttributes(&found, memory);
-    aicf_status status = end(before, error);
+    aicf_status status = attempt_end(before, error);
     bool known = found.type != cudaMemoryTypeUnregistered;
     *device = known ? (aicf_device){2, found.device} : (aicf_device){1, 0};
     return status;
@@ -314,4 +307,11 @@ const aicf_backend aicf_backend_cuda = {
     .locate = locate,
     .launch = launch,
     .series = series,
+    .copy = cuda_copy,
+    .create_stream = cuda_create_stream,
+    .destroy_stream = cuda_destroy_stream,
+    .create_event = cuda_create_event,
+    .record_event = cuda_record_event,
+    .elapsed = cuda_elapsed,
+    .destroy_event = cuda_destroy_event,
 };

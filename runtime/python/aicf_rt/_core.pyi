@@ -133,3 +133,42 @@ def empty(
     """A new row-major tensor with undefined elements. `dtype` is a name as in the table ("f32",
     "float32") or a framework's own, `device` is "cpu", "cuda", "cuda:1" or what prints so. On cuda
     the memory is taken, and later given back, in the order of `stream`, the default one if None."""
+
+def view(
+    base: Any,
+    shape: SupportsIndex | Sequence[SupportsIndex],
+    *,
+    strides: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    offset: int = 0,
+    dtype: object = None,
+) -> Tensor:
+    """A tensor on the memory of `base`, any producer's, which it keeps alive. Strides are in
+    elements, None is row-major; `offset` is in bytes; `dtype` is the base's unless given. Raises
+    ValueError where an element would lie outside of what `base` spans, or is not aligned."""
+
+def copy(source: Any, out: Any, *, stream: Any = None) -> None:
+    """Copies the bytes of a dense tensor to another of the same shape and dtype: on the host, on a
+    device, or between the two, which it waits for. Raises Unsupported where they do not fit."""
+
+def synchronize(device: object = "cpu", stream: Any = None) -> None:
+    """Waits until what is queued on the stream, the device's default one if None, has run."""
+
+@final
+class Stream:
+    """A queue of work of its own on a device, for `stream=`: it waits for no other stream."""
+
+    def __new__(cls, device: object = "cpu") -> Stream: ...
+    @property
+    def device(self) -> str: ...
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol's version and the native handle."""
+
+@final
+class Event:
+    """A moment in a stream's work, for measuring time on the device itself."""
+
+    def __new__(cls, device: object = "cpu") -> Event: ...
+    def record(self, stream: Any = None) -> None:
+        """Marks when all that is queued on the stream now has run."""
+    def elapsed(self, later: Event, /) -> float:
+        """Seconds from this moment to a later one's; waits for both."""

@@ -1,0 +1,36 @@
+/* One call of the backend's: how it begins, enters its device and ends. */
+#ifndef AICF_CUDA_ATTEMPT_H
+#define AICF_CUDA_ATTEMPT_H
+
+#include <aicf/backend.h>
+
+#include <cuda_runtime_api.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Calls of ours that fail leave their error on the thread. It is taken off again, as it is
+   reported, unless somebody else's stood there before; one that somebody left is never taken. */
+cudaError_t attempt_begin(void);
+aicf_status attempt_end(cudaError_t before, cudaError_t error);
+/* *previous is for device_leave, also after a failure. */
+cudaError_t attempt_enter(int32_t device, int32_t *previous);
+
+static inline cudaStream_t
+native(aicf_stream stream)
+{
+    return (cudaStream_t)(void *)stream;
+}
+
+/* work.c: the members of the backend that no launch needs. */
+aicf_status
+cuda_copy(aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
+aicf_status cuda_create_stream(aicf_device device, aicf_stream *stream);
+aicf_status cuda_destroy_stream(aicf_device device, aicf_stream stream);
+aicf_status cuda_create_event(aicf_device device, aicf_event *event);
+aicf_status cuda_record_event(aicf_device device, aicf_stream stream, aicf_event event);
+aicf_status cuda_elapsed(aicf_device device, aicf_event from, aicf_event to, double *seconds);
+aicf_status cuda_destroy_event(aicf_device device, aicf_event event);
+
+#pragma GCC visibility pop
+
+#endif
