@@ -33,7 +33,7 @@ endif
 # AICF_RT elsewhere is a runtime that is built already.
 .PHONY: runtime
 ifeq ($(AICF_RT),$(B)/python/aicf_rt)
-include runtime/runtime.mk make/core.mk
+include runtime/runtime.mk make/core.mk make/control.mk
 endif
 generated_missing := $(filter-out $(wildcard $(GEN)/ops.mk $(GEN)/files.mk),$(GEN)/ops.mk \
     $(if $(OPGEN),$(GEN)/files.mk))

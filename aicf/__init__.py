@@ -1,0 +1,24 @@
+"""The control layer: Python decides what the kernels of a capability table execute.
+
+`import aicf` loads nothing but this file; a name loads the part that has it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_PLACES = {
+    "Table": "aicf.table",
+    "Row": "aicf.table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *_PLACES))
