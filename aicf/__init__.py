@@ -11,6 +11,10 @@ from typing import Any
 _PLACES = {
     "Table": "aicf.table",
     "Row": "aicf.table",
+    "Dim": "aicf.dim",
+    "Graph": "aicf.compiler.ir.graph",
+    "IRError": "aicf.compiler.ir.errors",
+    "TensorType": "aicf.compiler.ir.types",
 }
 
 

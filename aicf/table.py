@@ -85,7 +85,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must hold for a kernel: as it is written, and in Python over `_e` and the row's names."""
+    """What must hold for a kernel, as written, and in Python over `_e` and the row's names."""
 
     text: str
     python: str

@@ -1,0 +1,1 @@
+"""Graphs over the ops of a table, and what chooses, plans and runs their kernels."""

@@ -1,0 +1,68 @@
+"""A graph with values for its symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aicf import dim
+from aicf.compiler.ir.errors import IRError, Rule
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Node, Value
+
+
+def bind(graph: Graph, values: Mapping[str, int]) -> Graph:
+    """A new graph, every node of which is inferred anew; symbols without a value stay."""
+    for name, value in values.items():
+        _check_value(graph, name, value)
+    kept = {n: s for n, s in graph.symbols.items() if n not in values}
+    return _Binding(graph, Graph(graph.table, graph.name, kept), values).graph()
+
+
+def _check_value(graph: Graph, name: str, value: int) -> None:
+    if name not in graph.symbols:
+        known = ", ".join(graph.symbols) or "none"
+        raise IRError(Rule.SYMBOL, f"there is no symbol {name}; there are {known}")
+    symbol = graph.symbols[name]
+    if value < symbol.min or (symbol.max is not None and value > symbol.max):
+        raise IRError(Rule.SYMBOL, f"{name} is {value}, and its range {symbol.range}")
+
+
+class _Binding:
+    """A graph on its way to one with values for symbols."""
+
+    def __init__(self, old: Graph, new: Graph, values: Mapping[str, int]) -> None:
+        self.old, self.new, self.values = old, new, values
+        self.map: dict[Value, Value] = {}
+
+    def graph(self) -> Graph:
+        old, new = self.old, self.new
+        for v in old.inputs:
+            self.map[v] = new.input(v.name, v.type.bind(self.values))
+        for v in old.params:
+            self.map[v] = new.param(v.name, v.type.bind(self.values))
+        for v, fill in old.constants.items():
+            self.map[v] = new.constant(v.name, v.type.bind(self.values), fill)
+        for node in old.nodes:
+            self.add(node)
+        new.output(*(self.map[v] for v in old.outputs))
+        return new
+
+    def add(self, node: Node) -> None:
+        attrs = {name: self.bound(value) for name, value in node.attrs.items()}
+        made = self.new.add(
+            node.op, *(self.bound(x) for x in node.inputs), names=[v.name for v in node.results],
+            want=[v is not None for v in node.outs], loc=node.loc, **attrs,
+        )  # fmt: skip
+        for before, after in zip(node.results, made.results, strict=True):
+            expected = before.type.bind(self.values)
+            if expected != after.type:
+                values = ", ".join(f"{k} = {v}" for k, v in self.values.items())
+                message = f"it is {after.type} with {values}, and not {expected}"
+                raise IRError(Rule.TYPE, message, node.op, before.name, node.loc)
+            self.map[before] = after
+
+    def bound(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(self.bound(part) for part in x)
+        return self.map[x] if isinstance(x, Value) else dim.bind(x, self.values)

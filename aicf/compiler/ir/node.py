@@ -1,0 +1,77 @@
+"""What graphs are made of: values, and nodes that make values of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from aicf.compiler.ir import view
+from aicf.compiler.ir.errors import IRError, Location, Rule
+from aicf.compiler.ir.types import Type
+from aicf.dim import Dim, Ratio
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """What an input is or a node gives. Two values are the same only if they are one object."""
+
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+# What a node reads at one parameter: a list has several values, a scalar may be a number, None is
+# absent.
+Operand: TypeAlias = "Value | tuple[Value, ...] | bool | int | float | Dim | Ratio | None"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One call of a row, or one view."""
+
+    op: str
+    inputs: tuple[Operand, ...]  # as `Row.operands`: tensors and lists, then scalars
+    attrs: Mapping[str, Any]  # all of them, canonical
+    outs: tuple[Value | None, ...]  # as `Row.outs`; None: an optional one that is not computed
+    states: Mapping[str, Value | tuple[Value, ...]]  # of operands updated in place, by parameter
+    loc: Location | None = None
+
+    @property
+    def is_view(self) -> bool:
+        return self.op in view.VIEWS
+
+    @property
+    def out(self) -> Value:
+        """The first out."""
+        if not self.outs or self.outs[0] is None:
+            raise IRError(Rule.OUTS, "it has no first out", self.op, where=self.loc)
+        return self.outs[0]
+
+    @property
+    def reads(self) -> Iterator[Value]:
+        """Every value among its inputs, in order."""
+        for operand in self.inputs:
+            yield from values_of(operand)
+
+    @property
+    def results(self) -> Iterator[Value]:
+        """Every value that it defines: outs, then states."""
+        for out in self.outs:
+            yield from values_of(out)
+        for state in self.states.values():
+            yield from values_of(state)
+
+
+def values_of(operand: object) -> Iterator[Value]:
+    """The values of an operand."""
+    if isinstance(operand, Value):
+        yield operand
+    elif isinstance(operand, tuple):
+        for part in operand:
+            yield from values_of(part)
