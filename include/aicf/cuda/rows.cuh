@@ -159,7 +159,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     }
     p.shape.lines = deal_by_lines(p.shape, item, packs, kBlockPacks * kClusterBlocks);
     packs += p.shape.lines ? kLinePacks - 1 : 0;
-    int parts = 1;
+    int parts = 2; // short rows too: a cluster of one block is what memcheck cannot run
     while (parts < kClusterBlocks && packs > int64_t{parts} * kBlockPacks) {
         parts *= 2;
     }
