@@ -7,46 +7,269 @@
 //     across two tensors from both, by the thread of the first. Where tensors are narrower than a
 //     chunk, and at the ends of out and of a launch's tensors, it is written in part, element by
 //     element
-// Of many narrow tensors all have their turn with some rows before the next rows: out is written
-// along its rows then, not in pieces far apart.
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
 
 #include <aicf/cuda/launch.cuh>
-
-#include "chunks.cuh"
+#include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/shift.cuh>
 
 namespace aicf::concat {
 
+constexpr int kBlock = 256;
 constexpr int kUnroll = 4; // chunks of a thread, of large tensors
 
 // Of those, where a chunk is put together from up to four packs.
 template <int kChunks> constexpr int kShifted = kChunks < 2 ? kChunks : 2;
 
-constexpr int64_t kNarrow = 1024; // bytes of a row: the chunks of two warps
-constexpr int kFew = 8;           // tensors, which are near each other whatever the order
-constexpr int kBandBlocks = 8;    // of a tensor in a band, so that few threads of them are idle
+constexpr int64_t kNarrow = 1024;             // bytes of a row: the chunks of two warps
 constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
 constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
 constexpr int64_t kWidest = int64_t{1} << 30; // bytes of a row of a tensor; a multiple of any chunk
 
-// Tensor i has, of each band of rows, the blocks [first[i], first[i + 1]), and bytes [start[i],
-// start[i + 1]) of a row.
+// Tensor i has the blocks [first[i], first[i + 1]), and bytes [start[i], start[i + 1]) of a row.
 template <int kTensors> struct operands {
     char *out;
     int64_t pitch;
-    uint32_t rows, band_rows; // all; of a band
-    divider band;             // blocks of one
-    int count, item;          // tensors; bytes of an element
+    uint32_t rows;
+    int count, item; // tensors; bytes of an element
     bool truth;
     bool joined;   // chunks across two tensors are written at once
     bool around;   // a row's last tensor stands before the next row's first
-    float density; // tensors a block of a band
+    float density; // tensors a block
     uint32_t first[kTensors + 1];
     int64_t start[kTensors + 1];
     const char *x[kTensors];
 };
+
+// The rows of one tensor.
+struct source {
+    const char *x;
+    uint32_t width, rows;
+
+    // Rows from the second on, to the last but one, have what is read beside them.
+    __device__ bool inside(uint32_t row) const
+    {
+        return row - 1 < (rows > 2 && width >= 2 * kPackBytes ? rows - 2 : 0);
+    }
+
+    // Loads the two packs across which the 16 bytes at `from`, of row `row`, lie. False: they reach
+    // beyond the tensor.
+    __device__ bool load(two_packs *held, const char *from, uint32_t row) const
+    {
+        return inside(row) ? held->load_inside(from)
+                           : held->load(from, x, x + static_cast<uint64_t>(rows) * width);
+    }
+};
+
+// Where they go.
+struct place {
+    char *out;
+    int64_t pitch;
+    bool follows; // its rows' first chunks are those of the tensor before
+
+    // Chunks of x are chunks of out.
+    __host__ __device__ bool whole(const source &s) const
+    {
+        uint64_t all = reinterpret_cast<uintptr_t>(s.x) | reinterpret_cast<uintptr_t>(out) |
+                       s.width | static_cast<uint64_t>(s.rows > 1 ? pitch : 0);
+        return all % kPackBytes == 0;
+    }
+
+    // Of a row; shifted, the most that it can have.
+    __host__ __device__ uint32_t chunks(const source &s) const
+    {
+        uint32_t across = whole(s) ? 0 : follows ? kPackBytes - 1 : 2 * (kPackBytes - 1);
+        return (s.width + across) / kPackBytes;
+    }
+};
+
+// The tensor behind one, of which a chunk may have the first bytes.
+struct behind {
+    source s;      // no x: there is none
+    uint32_t down; // rows: 1 where it is the next row's first
+};
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+__device__ inline words
+as_truth(words x)
+{
+#pragma unroll
+    for (uint32_t &word : x.word) {
+        word = __vsetne4(word, 0); // 1 in each byte that is not 0
+    }
+    return x;
+}
+
+// The chunks of a thread, kBlock apart: row and number in the row.
+struct counter {
+    uint32_t row, k, chunks;
+    uint32_t rows, rest; // of a step
+
+    __device__ counter(uint32_t of_row, uint32_t first)
+    {
+        chunks = of_row;
+        row = first / chunks;
+        k = first - row * chunks;
+        rows = kBlock / chunks;
+        rest = kBlock - rows * chunks;
+    }
+
+    __device__ void step()
+    {
+        row += rows;
+        k += rest;
+        if (k >= chunks) {
+            k -= chunks;
+            row++;
+        }
+    }
+};
+
+template <int kChunks>
+__device__ inline void
+copy_whole(const source &s, const place &p, uint32_t first, bool truth)
+{
+    counter c(p.chunks(s), first);
+    words held[kChunks];
+    char *to[kChunks];
+    bool there[kChunks];
+#pragma unroll
+    for (int u = 0; u < kChunks; u++, c.step()) {
+        there[u] = c.row < s.rows;
+        to[u] = p.out + c.row * p.pitch + int64_t{c.k} * kPackBytes;
+        if (there[u]) {
+            held[u] = load_words(s.x + (int64_t{first} + u * kBlock) * kPackBytes);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kChunks; u++) {
+        if (there[u]) {
+            store_bytes<kPackBytes>(to[u], truth ? as_truth(held[u]) : held[u]);
+        }
+    }
+}
+
+// Elements in bytes [begin, end).
+template <typename T>
+__device__ inline void
+copy_some(char *to, const char *from, int begin, int end, bool truth)
+{
+#pragma unroll 1
+    for (int at = begin; at < end; at += static_cast<int>(sizeof(T))) {
+        T x = *reinterpret_cast<const T *>(from + at);
+        *reinterpret_cast<T *>(to + at) = truth ? static_cast<T>(x != 0) : x;
+    }
+}
+
+__device__ inline void
+copy_part(char *to, const char *from, int begin, int end, int item, bool truth)
+{
+    switch (item) {
+    case 1: return copy_some<uint8_t>(to, from, begin, end, truth);
+    case 2: return copy_some<uint16_t>(to, from, begin, end, truth);
+    case 4: return copy_some<uint32_t>(to, from, begin, end, truth);
+    default: return copy_some<uint64_t>(to, from, begin, end, truth);
+    }
+}
+
+// Bytes below `n` of a, the others of b.
+__device__ inline words
+both(const words &a, const words &b, int n)
+{
+    words w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t mask = ptx::low_bits(static_cast<uint32_t>(max(8 * n - 32 * i, 0)));
+        w.word[i] = (a.word[i] & mask) | (b.word[i] & ~mask);
+    }
+    return w;
+}
+
+// What a thread holds of a chunk between its loads and its store. kAhead: what is of the tensor
+// behind is loaded with the rest, for rows so narrow that every warp has such a chunk; else when it
+// is stored, so that more threads fit.
+template <bool kAhead> struct held_chunk {
+    char *to;
+    two_packs own, other; // its bytes from `end` on are those of `other`
+    uint32_t row;         // of that tensor
+    int end;              // 0: there is nothing to store
+
+    // Writes the chunk at once if it is not whole, or near an end of what it is read from.
+    __device__ void load(
+        const source &s, const place &p, const behind &b, bool around, const counter &c, int item,
+        bool truth)
+    {
+        char *start = p.out + c.row * p.pitch;
+        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(start) % kPackBytes);
+        bool follows = p.follows || (around && c.row > 0);
+        int at = static_cast<int>(c.k) * kPackBytes + (follows ? -phase & 15 : -phase);
+        int left = static_cast<int>(s.width) - at;
+        end = 0;
+        if (c.row >= s.rows || left <= 0) {
+            return;
+        }
+        to = start + at;
+        end = min(left, kPackBytes);
+        const char *from = s.x + static_cast<uint64_t>(c.row) * s.width + at;
+        bool packs = at >= 0 && s.load(&own, from, c.row), more = false;
+        row = c.row + b.down;
+        if (left < kPackBytes) {
+            more = b.s.x != nullptr && row < s.rows;
+            packs = packs && more && b.s.inside(row);
+            if (kAhead && packs) {
+                other.load_inside(next(b));
+            }
+        }
+        if (!packs) {
+            copy_part(to, from, at < 0 ? -at : 0, end, item, truth);
+            if (more) {
+                copy_part(to, next(b), end, kPackBytes, item, truth);
+            }
+            end = 0;
+        }
+    }
+
+    // Where the chunk's first byte would be in the tensor behind.
+    __device__ const char *next(const behind &b) const
+    {
+        return b.s.x + static_cast<uint64_t>(row) * b.s.width - end;
+    }
+
+    __device__ void store(const behind &b, bool truth)
+    {
+        if (end > 0) {
+            words w = own.value();
+            if (end < kPackBytes) {
+                if (!kAhead) {
+                    other.load_inside(next(b));
+                }
+                w = both(w, other.value(), end);
+            }
+            store_bytes<kPackBytes>(to, truth ? as_truth(w) : w);
+        }
+    }
+};
+
+template <int kChunks, bool kAhead>
+__device__ inline void
+copy_shifted(
+    const source &s, const place &p, const behind &b, bool around, uint32_t first, int item,
+    bool truth)
+{
+    counter c(p.chunks(s), first);
+    held_chunk<kAhead> held[kChunks];
+#pragma unroll
+    for (int u = 0; u < kChunks; u++, c.step()) {
+        held[u].load(s, p, b, around, c, item, truth);
+    }
+#pragma unroll
+    for (int u = 0; u < kChunks; u++) {
+        held[u].store(b, truth);
+    }
+}
 
 // ---- kernel -------------------------------------------------------------------------------------
 
@@ -56,7 +279,7 @@ __device__ inline int
 tensor_of(const operands<kTensors> &p, uint32_t block)
 {
     int low = 0, high = p.count;
-    if constexpr (kTensors <= kFew) { // all at once: a search waits for each of its loads
+    if constexpr (kTensors <= 8) { // all at once: a search waits for each of its loads
 #pragma unroll
         for (int i = 1; i < kTensors; i++) {
             low += i < p.count && p.first[i] <= block;
@@ -96,26 +319,23 @@ __global__ void
 __launch_bounds__(kBlock, kAhead ? 4 : 5) multi(const __grid_constant__ operands<kTensors> p)
 {
     ptx::let_next_launch_begin();
-    uint32_t band = divide(blockIdx.x, p.band), block = blockIdx.x - band * p.band.divisor;
-    int i = tensor_of(p, block);
+    int i = tensor_of(p, blockIdx.x);
     source s = source_of(p, i);
     place to = place_of(p, i);
-    bool whole = to.whole(s);
-    int each = kBlock * (whole ? kChunks : kShifted<kChunks>);
-    uint32_t begin = band * p.band_rows, end = begin + min(p.band_rows, p.rows - begin);
-    counter c(to.chunks(s), begin, end, (block - p.first[i]) * each + threadIdx.x);
+    uint32_t block = blockIdx.x - p.first[i];
     ptx::wait_for_launch_before();
-    if (whole) {
-        copy_whole<kChunks>(s, to, c, p.truth);
+    if (to.whole(s)) {
+        copy_whole<kChunks>(s, to, block * (kBlock * kChunks) + threadIdx.x, p.truth);
         return;
     }
+    uint32_t first = block * (kBlock * kShifted<kChunks>)+threadIdx.x;
     behind b = {};
     bool last = i + 1 == p.count;
     if (p.joined && (!last || p.around)) {
         b = {source_of(p, last ? 0 : i + 1), last};
     }
-    bool around = p.joined && p.around && i == 0;
-    copy_shifted<kShifted<kChunks>, kAhead>(s, to, b, around, c, p.item, p.truth);
+    copy_shifted<kShifted<kChunks>, kAhead>(
+        s, to, b, p.joined && p.around && i == 0, first, p.item, p.truth);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -169,32 +389,6 @@ take_tensors(const joined &j, progress *at, operands<kTensors> *p)
     p->around = p->start[p->count] - p->start[0] == j.pitch;
 }
 
-// Gives the tensors their blocks, and returns how many there are.
-template <int kChunks, int kTensors>
-int64_t
-blocks_of(operands<kTensors> *p, bool banded)
-{
-    uint32_t widest = 1;
-    for (int i = 0; i < p->count; i++) {
-        uint32_t chunks = place_of(*p, i).chunks(source_of(*p, i));
-        widest = chunks > widest ? chunks : widest;
-    }
-    uint32_t fit = kBandBlocks * kBlock * kShifted<kChunks> / widest;
-    p->band_rows = !banded || fit > p->rows ? p->rows : fit > 0 ? fit : 1;
-    int64_t blocks = 0, bands = ceil_div(p->rows, p->band_rows);
-    for (int i = 0; i < p->count; i++) {
-        p->first[i] = static_cast<uint32_t>(blocks);
-        place to = place_of(*p, i);
-        source s = source_of(*p, i);
-        int each = to.whole(s) ? kChunks : kShifted<kChunks>;
-        blocks += ceil_div(int64_t{p->band_rows} * to.chunks(s), kBlock * each);
-    }
-    p->first[p->count] = static_cast<uint32_t>(blocks);
-    p->density = static_cast<float>(p->count) / static_cast<float>(blocks);
-    p->band = divider_of(blocks <= kMostBlocks ? blocks : 1);
-    return blocks * bands;
-}
-
 template <int kTensors, int kChunks>
 aicf_status
 launch_some(const joined &j, progress *at, aicf_stream stream)
@@ -207,15 +401,23 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     p.item = j.item;
     p.truth = j.truth;
     take_tensors(j, at, &p);
-    if (p.count == 0) {
+    int64_t blocks = 0;
+    for (int i = 0; i < p.count; i++) {
+        p.first[i] = static_cast<uint32_t>(blocks);
+        place to = place_of(p, i);
+        source s = source_of(p, i);
+        int each = to.whole(s) ? kChunks : kShifted<kChunks>;
+        blocks += ceil_div(j.rows * to.chunks(s), kBlock * each);
+    }
+    p.first[p.count] = static_cast<uint32_t>(blocks);
+    p.density = static_cast<float>(p.count) / static_cast<float>(blocks);
+    if (blocks == 0) {
         return aicf_ok();
     }
-    bool narrow = kChunks == 1 || (p.start[p.count] - p.start[0]) / p.count < kNarrow;
-    bool banded = narrow && p.count > kFew;
-    int64_t blocks = blocks_of<kChunks>(&p, banded);
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
+    bool narrow = kChunks == 1 || (p.start[p.count] - p.start[0]) / p.count < kNarrow;
     return launch_waiting(
         narrow ? multi<kTensors, kChunks, true> : multi < kTensors, kChunks, kChunks == 1 >,
         static_cast<unsigned>(blocks), kBlock, 0, stream, p);
@@ -255,7 +457,7 @@ launch_rows(const joined &j, aicf_stream stream)
         aicf_status status = launch_rows(low, stream);
         return status.kind ? status : launch_rows(high, stream);
     }
-    return j.xs.count <= kFew  ? launch_all<kFew>(j, stream)
+    return j.xs.count <= 8     ? launch_all<8>(j, stream)
            : j.xs.count <= 128 ? launch_all<128>(j, stream)
                                : launch_all<1024>(j, stream);
 }
