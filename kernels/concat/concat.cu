@@ -1,29 +1,26 @@
 // out = xs side by side along one axis (cuda), any dtype: all dense. To bytes it is rows, [L, N *
-// R] elements of each tensor, copied behind each other. A thread takes chunks of out of 16 bytes,
-// on 16-byte boundaries:
-//   whole: where a tensor's address, its rows and their places in out allow it, chunks of x are
-//     those of out
-//   shifted: else a chunk is put together from the two of x that it lies across; one that lies
-//     across two tensors from both, by the thread of the first. Where tensors are narrower than a
-//     chunk, and at the ends of out and of a launch's tensors, it is written in part, element by
-//     element
+// R] elements of each tensor, copied behind each other.
+//   whole: where a tensor's address, its rows and their places in out allow it, a thread copies
+//     chunks of 16 bytes
+//   elements: else a warp copies parts of rows element by element, since that is fewer instructions
+//     than to put 16 bytes together from where they lie. Parts begin at sectors of out, so that
+//     none but those of two tensors is written twice
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
-#include <aicf/cuda/shift.cuh>
 
 namespace aicf::concat {
 
-constexpr int kBlock = 256;
+constexpr int kBlock = 256, kWarp = 32, kWarps = kBlock / kWarp;
 constexpr int kUnroll = 4; // chunks of a thread, of large tensors
 
-// Of those, where a chunk is put together from up to four packs.
-template <int kChunks> constexpr int kShifted = kChunks < 2 ? kChunks : 2;
+constexpr int kSector = 32;     // bytes that memory reads and writes at once
+constexpr int kLoads = 16;      // of a thread that are on their way at once; of 8 bytes half of it
+constexpr int64_t kTurn = 2560; // bytes of a warp, about, of large tensors
 
-constexpr int64_t kNarrow = 1024;             // bytes of a row: the chunks of two warps
 constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
 constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
 constexpr int64_t kWidest = int64_t{1} << 30; // bytes of a row of a tensor; a multiple of any chunk
@@ -34,9 +31,8 @@ template <int kTensors> struct operands {
     int64_t pitch;
     uint32_t rows;
     int count, item; // tensors; bytes of an element
+    int turns;       // of a warp, through parts of rows
     bool truth;
-    bool joined;   // chunks across two tensors are written at once
-    bool around;   // a row's last tensor stands before the next row's first
     float density; // tensors a block
     uint32_t first[kTensors + 1];
     int64_t start[kTensors + 1];
@@ -47,27 +43,12 @@ template <int kTensors> struct operands {
 struct source {
     const char *x;
     uint32_t width, rows;
-
-    // Rows from the second on, to the last but one, have what is read beside them.
-    __device__ bool inside(uint32_t row) const
-    {
-        return row - 1 < (rows > 2 && width >= 2 * kPackBytes ? rows - 2 : 0);
-    }
-
-    // Loads the two packs across which the 16 bytes at `from`, of row `row`, lie. False: they reach
-    // beyond the tensor.
-    __device__ bool load(two_packs *held, const char *from, uint32_t row) const
-    {
-        return inside(row) ? held->load_inside(from)
-                           : held->load(from, x, x + static_cast<uint64_t>(rows) * width);
-    }
 };
 
 // Where they go.
 struct place {
     char *out;
     int64_t pitch;
-    bool follows; // its rows' first chunks are those of the tensor before
 
     // Chunks of x are chunks of out.
     __host__ __device__ bool whole(const source &s) const
@@ -76,19 +57,39 @@ struct place {
                        s.width | static_cast<uint64_t>(s.rows > 1 ? pitch : 0);
         return all % kPackBytes == 0;
     }
-
-    // Of a row; shifted, the most that it can have.
-    __host__ __device__ uint32_t chunks(const source &s) const
-    {
-        uint32_t across = whole(s) ? 0 : follows ? kPackBytes - 1 : 2 * (kPackBytes - 1);
-        return (s.width + across) / kPackBytes;
-    }
 };
 
-// The tensor behind one, of which a chunk may have the first bytes.
-struct behind {
-    source s;      // no x: there is none
-    uint32_t down; // rows: 1 where it is the next row's first
+// Parts of a row, of kLines elements a lane: it begins up to a sector less an element before its
+// first byte.
+template <int kLines>
+__host__ __device__ uint32_t
+parts_of(const source &s, int item)
+{
+    return (s.width + (kSector - item) + (kLines * kWarp * item - 1)) / (kLines * kWarp * item);
+}
+
+// Where in rows of `each` chunks or parts one is, and its way to others.
+struct counter {
+    uint32_t row, k, each;
+    uint32_t rows, rest; // of a step
+
+    __device__ counter(uint32_t each, uint32_t first, uint32_t step) : each(each)
+    {
+        row = first / each;
+        k = first - row * each;
+        rows = step / each;
+        rest = step - rows * each;
+    }
+
+    __device__ void step()
+    {
+        row += rows;
+        k += rest;
+        if (k >= each) {
+            k -= each;
+            row++;
+        }
+    }
 };
 
 // ---- chunks -------------------------------------------------------------------------------------
@@ -103,36 +104,12 @@ as_truth(words x)
     return x;
 }
 
-// The chunks of a thread, kBlock apart: row and number in the row.
-struct counter {
-    uint32_t row, k, chunks;
-    uint32_t rows, rest; // of a step
-
-    __device__ counter(uint32_t of_row, uint32_t first)
-    {
-        chunks = of_row;
-        row = first / chunks;
-        k = first - row * chunks;
-        rows = kBlock / chunks;
-        rest = kBlock - rows * chunks;
-    }
-
-    __device__ void step()
-    {
-        row += rows;
-        k += rest;
-        if (k >= chunks) {
-            k -= chunks;
-            row++;
-        }
-    }
-};
-
 template <int kChunks>
 __device__ inline void
-copy_whole(const source &s, const place &p, uint32_t first, bool truth)
+copy_whole(const source &s, const place &p, uint32_t block, bool truth)
 {
-    counter c(p.chunks(s), first);
+    uint32_t first = block * (kBlock * kChunks) + threadIdx.x;
+    counter c(s.width / kPackBytes, first, kBlock);
     words held[kChunks];
     char *to[kChunks];
     bool there[kChunks];
@@ -152,122 +129,75 @@ copy_whole(const source &s, const place &p, uint32_t first, bool truth)
     }
 }
 
-// Elements in bytes [begin, end).
-template <typename T>
-__device__ inline void
-copy_some(char *to, const char *from, int begin, int end, bool truth)
-{
-#pragma unroll 1
-    for (int at = begin; at < end; at += static_cast<int>(sizeof(T))) {
-        T x = *reinterpret_cast<const T *>(from + at);
-        *reinterpret_cast<T *>(to + at) = truth ? static_cast<T>(x != 0) : x;
-    }
-}
+// ---- elements -----------------------------------------------------------------------------------
 
-__device__ inline void
-copy_part(char *to, const char *from, int begin, int end, int item, bool truth)
-{
-    switch (item) {
-    case 1: return copy_some<uint8_t>(to, from, begin, end, truth);
-    case 2: return copy_some<uint16_t>(to, from, begin, end, truth);
-    case 4: return copy_some<uint32_t>(to, from, begin, end, truth);
-    default: return copy_some<uint64_t>(to, from, begin, end, truth);
-    }
-}
+// A lane's elements of a part of a row, between their loads and their stores.
+template <typename T, int kLines> struct part {
+    T *to;
+    int64_t at; // of the first, in the row
+    uint32_t n; // of the row; 0: there is none
+    T held[kLines];
 
-// Bytes below `n` of a, the others of b.
-__device__ inline words
-both(const words &a, const words &b, int n)
-{
-    words w;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint32_t mask = ptx::low_bits(static_cast<uint32_t>(max(8 * n - 32 * i, 0)));
-        w.word[i] = (a.word[i] & mask) | (b.word[i] & ~mask);
-    }
-    return w;
-}
-
-// What a thread holds of a chunk between its loads and its store. kAhead: what is of the tensor
-// behind is loaded with the rest, for rows so narrow that every warp has such a chunk; else when it
-// is stored, so that more threads fit.
-template <bool kAhead> struct held_chunk {
-    char *to;
-    two_packs own, other; // its bytes from `end` on are those of `other`
-    uint32_t row;         // of that tensor
-    int end;              // 0: there is nothing to store
-
-    // Writes the chunk at once if it is not whole, or near an end of what it is read from.
-    __device__ void load(
-        const source &s, const place &p, const behind &b, bool around, const counter &c, int item,
-        bool truth)
+    __device__ bool mine(int line) const
     {
+        return static_cast<uint32_t>(at) + line * kWarp < n;
+    }
+
+    __device__ void load(const source &s, const place &p, const counter &c)
+    {
+        constexpr unsigned kItem = sizeof(T);
         char *start = p.out + c.row * p.pitch;
-        int phase = static_cast<int>(reinterpret_cast<uintptr_t>(start) % kPackBytes);
-        bool follows = p.follows || (around && c.row > 0);
-        int at = static_cast<int>(c.k) * kPackBytes + (follows ? -phase & 15 : -phase);
-        int left = static_cast<int>(s.width) - at;
-        end = 0;
-        if (c.row >= s.rows || left <= 0) {
-            return;
-        }
-        to = start + at;
-        end = min(left, kPackBytes);
-        const char *from = s.x + static_cast<uint64_t>(c.row) * s.width + at;
-        bool packs = at >= 0 && s.load(&own, from, c.row), more = false;
-        row = c.row + b.down;
-        if (left < kPackBytes) {
-            more = b.s.x != nullptr && row < s.rows;
-            packs = packs && more && b.s.inside(row);
-            if (kAhead && packs) {
-                other.load_inside(next(b));
+        unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(start)) % kSector;
+        n = c.row < s.rows ? s.width / kItem : 0;
+        at = static_cast<int>(c.k * (kLines * kWarp) + threadIdx.x % kWarp - before / kItem);
+        to = reinterpret_cast<T *>(start) + at;
+        const char *x = s.x + static_cast<uint64_t>(c.row) * s.width;
+        const T *from = reinterpret_cast<const T *>(x) + at;
+#pragma unroll
+        for (int i = 0; i < kLines; i++) {
+            if (mine(i)) {
+                held[i] = from[i * kWarp];
             }
-        }
-        if (!packs) {
-            copy_part(to, from, at < 0 ? -at : 0, end, item, truth);
-            if (more) {
-                copy_part(to, next(b), end, kPackBytes, item, truth);
-            }
-            end = 0;
         }
     }
 
-    // Where the chunk's first byte would be in the tensor behind.
-    __device__ const char *next(const behind &b) const
+    __device__ void store(bool truth) const
     {
-        return b.s.x + static_cast<uint64_t>(row) * b.s.width - end;
-    }
-
-    __device__ void store(const behind &b, bool truth)
-    {
-        if (end > 0) {
-            words w = own.value();
-            if (end < kPackBytes) {
-                if (!kAhead) {
-                    other.load_inside(next(b));
-                }
-                w = both(w, other.value(), end);
+#pragma unroll
+        for (int i = 0; i < kLines; i++) {
+            if (mine(i)) {
+                to[i * kWarp] = truth ? static_cast<T>(held[i] != 0) : held[i];
             }
-            store_bytes<kPackBytes>(to, truth ? as_truth(w) : w);
         }
     }
 };
 
-template <int kChunks, bool kAhead>
-__device__ inline void
-copy_shifted(
-    const source &s, const place &p, const behind &b, bool around, uint32_t first, int item,
-    bool truth)
+// Parts of a warp at once.
+template <int kChunks, int kLines>
+__host__ __device__ constexpr int
+parts_at_once(int item)
 {
-    counter c(p.chunks(s), first);
-    held_chunk<kAhead> held[kChunks];
+    return kChunks == 1 ? 1 : kLoads / kLines / (item > 4 ? 2 : 1);
+}
+
+template <typename T, int kChunks, int kLines>
+__device__ inline void
+copy_elements(const source &s, const place &p, uint32_t block, int turns, bool truth = false)
+{
+    constexpr int kParts = parts_at_once<kChunks, kLines>(sizeof(T));
+    uint32_t first = block * (kWarps * kParts * turns) + threadIdx.x / kWarp;
+    counter c(parts_of<kLines>(s, sizeof(T)), first, kWarps);
+#pragma unroll 1
+    for (int turn = 0; turn < turns && c.row < s.rows; turn++) {
+        part<T, kLines> parts[kParts];
 #pragma unroll
-    for (int u = 0; u < kChunks; u++, c.step()) {
-        held[u].load(s, p, b, around, c, item, truth);
-    }
+        for (int u = 0; u < kParts; u++, c.step()) {
+            parts[u].load(s, p, c);
+        }
 #pragma unroll
-    for (int u = 0; u < kChunks; u++) {
-        held[u].store(b, truth);
+        for (int u = 0; u < kParts; u++) {
+            parts[u].store(truth);
+        }
     }
 }
 
@@ -311,12 +241,12 @@ template <int kTensors>
 __host__ __device__ place
 place_of(const operands<kTensors> &p, int i)
 {
-    return {p.out + p.start[i], p.pitch, p.joined && i > 0};
+    return {p.out + p.start[i], p.pitch};
 }
 
-template <int kTensors, int kChunks, bool kAhead>
+template <int kTensors, int kChunks, int kLines>
 __global__ void
-__launch_bounds__(kBlock, kAhead ? 4 : 5) multi(const __grid_constant__ operands<kTensors> p)
+__launch_bounds__(kBlock, 4) multi(const __grid_constant__ operands<kTensors> p)
 {
     ptx::let_next_launch_begin();
     int i = tensor_of(p, blockIdx.x);
@@ -325,17 +255,15 @@ __launch_bounds__(kBlock, kAhead ? 4 : 5) multi(const __grid_constant__ operands
     uint32_t block = blockIdx.x - p.first[i];
     ptx::wait_for_launch_before();
     if (to.whole(s)) {
-        copy_whole<kChunks>(s, to, block * (kBlock * kChunks) + threadIdx.x, p.truth);
+        copy_whole<kChunks>(s, to, block, p.truth);
         return;
     }
-    uint32_t first = block * (kBlock * kShifted<kChunks>)+threadIdx.x;
-    behind b = {};
-    bool last = i + 1 == p.count;
-    if (p.joined && (!last || p.around)) {
-        b = {source_of(p, last ? 0 : i + 1), last};
+    switch (p.item) {
+    case 1: return copy_elements<uint8_t, kChunks, kLines>(s, to, block, p.turns, p.truth);
+    case 2: return copy_elements<uint16_t, kChunks, kLines>(s, to, block, p.turns);
+    case 4: return copy_elements<uint32_t, kChunks, kLines>(s, to, block, p.turns);
+    default: return copy_elements<uint64_t, kChunks, kLines>(s, to, block, p.turns);
     }
-    copy_shifted<kShifted<kChunks>, kAhead>(
-        s, to, b, p.joined && p.around && i == 0, first, p.item, p.truth);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -370,7 +298,6 @@ take_tensors(const joined &j, progress *at, operands<kTensors> *p)
 {
     p->start[0] = at->start;
     p->count = 0;
-    p->joined = true;
     while (at->tensor < j.xs.count && p->count < kTensors) {
         int64_t width = width_of(j, at->tensor), left = width - at->begin;
         int64_t piece = left < kWidest ? left : kWidest;
@@ -378,7 +305,6 @@ take_tensors(const joined &j, progress *at, operands<kTensors> *p)
             const char *x = static_cast<const char *>(j.xs.views[at->tensor].data);
             p->x[p->count] = x + j.row * width + at->begin;
             p->start[++p->count] = at->start += piece;
-            p->joined = p->joined && piece >= kPackBytes;
         }
         at->begin += piece;
         if (piece == left) {
@@ -386,7 +312,42 @@ take_tensors(const joined &j, progress *at, operands<kTensors> *p)
             at->begin = 0;
         }
     }
-    p->around = p->start[p->count] - p->start[0] == j.pitch;
+}
+
+// Gives the tensors their blocks, and returns how many there are.
+template <int kChunks, int kLines, int kTensors>
+int64_t
+blocks_of(operands<kTensors> *p)
+{
+    int parts = parts_at_once<kChunks, kLines>(p->item);
+    int64_t width = (p->start[p->count] - p->start[0]) / p->count + 1;
+    int64_t most = kLines * kWarp * p->item, bytes = parts * (width < most ? width : most);
+    int64_t turns = (kTurn + bytes / 2) / bytes;
+    p->turns = kChunks == 1 || turns < 1 ? 1 : static_cast<int>(turns);
+    int64_t blocks = 0;
+    for (int i = 0; i < p->count; i++) {
+        p->first[i] = static_cast<uint32_t>(blocks);
+        source s = source_of(*p, i);
+        blocks +=
+            place_of(*p, i).whole(s)
+                ? ceil_div(int64_t{p->rows} * (s.width / kPackBytes), kBlock * kChunks)
+                : ceil_div(
+                      int64_t{p->rows} * parts_of<kLines>(s, p->item), kWarps * parts * p->turns);
+    }
+    p->first[p->count] = static_cast<uint32_t>(blocks);
+    p->density = static_cast<float>(p->count) / static_cast<float>(blocks);
+    return blocks;
+}
+
+template <int kTensors, int kChunks, int kLines>
+aicf_status
+launch_lines(operands<kTensors> *p, aicf_stream stream)
+{
+    int64_t blocks = blocks_of<kChunks, kLines>(p);
+    return blocks > kMostBlocks ? status_of(cudaErrorInvalidConfiguration)
+                                : launch_waiting(
+                                      multi<kTensors, kChunks, kLines>,
+                                      static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
 }
 
 template <int kTensors, int kChunks>
@@ -401,26 +362,13 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     p.item = j.item;
     p.truth = j.truth;
     take_tensors(j, at, &p);
-    int64_t blocks = 0;
-    for (int i = 0; i < p.count; i++) {
-        p.first[i] = static_cast<uint32_t>(blocks);
-        place to = place_of(p, i);
-        source s = source_of(p, i);
-        int each = to.whole(s) ? kChunks : kShifted<kChunks>;
-        blocks += ceil_div(j.rows * to.chunks(s), kBlock * each);
-    }
-    p.first[p.count] = static_cast<uint32_t>(blocks);
-    p.density = static_cast<float>(p.count) / static_cast<float>(blocks);
-    if (blocks == 0) {
+    if (p.count == 0) {
         return aicf_ok();
     }
-    if (blocks > kMostBlocks) {
-        return status_of(cudaErrorInvalidConfiguration);
-    }
-    bool narrow = kChunks == 1 || (p.start[p.count] - p.start[0]) / p.count < kNarrow;
-    return launch_waiting(
-        narrow ? multi<kTensors, kChunks, true> : multi < kTensors, kChunks, kChunks == 1 >,
-        static_cast<unsigned>(blocks), kBlock, 0, stream, p);
+    // Rows of which most are a part of four lines.
+    bool narrow = p.start[p.count] - p.start[0] <= (4 * kWarp * j.item - kSector) * p.count;
+    return narrow ? launch_lines<kTensors, kChunks, 4>(&p, stream)
+                  : launch_lines<kTensors, kChunks, 8>(&p, stream);
 }
 
 template <int kTensors>

@@ -56,7 +56,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("include/aicf/cuda/affine.cuh", "k.vec_one"): dict.fromkeys(GRIDS, r"vecI\w*Li1"),
     ("include/aicf/cuda/elementwise.cuh", "vec"): {"copy": "vec", "fill": "vec"},
     ("include/aicf/cuda/transpose.cuh", "k.few"): {"copy": "few", "permute": "few"},
-    ("kernels/concat/concat.cu", "narrow ? multi<kTensors"): {"concat": "multi"},
+    ("kernels/concat/concat.cu", "multi<kTensors"): {"concat": "multi"},
     ("kernels/embedding/embedding.cu", "each == 4   ? packs<4"): {"embedding": "packs"},
     ("kernels/embedding_bwd/embedding_bwd.cu", "rows<T"): {"embedding_bwd": "rows"},
     ("kernels/embedding_bwd/few.cuh", "few<T"): {"embedding_bwd": "few"},

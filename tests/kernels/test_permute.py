@@ -143,6 +143,15 @@ def test_concat(device: str, sizes: tuple[int, ...], axis: int, dtype: str) -> N
 
 
 @pytest.mark.promise("KERNELS-concat-axes")
+@pytest.mark.parametrize("dtype", SIZES)
+def test_many_narrow_rows(device: str, dtype: str) -> None:
+    """So many that a warp takes several of them in turn, the last of which are none."""
+    for widths in ([97] * 20, list(range(16, 56, 3)), [64] * 12, [3] * 300, [1200] * 12):
+        xs = [random((331, width), dtype, device, seed=i) for i, width in enumerate(widths)]
+        check_concat(xs, dtype, 1)
+
+
+@pytest.mark.promise("KERNELS-concat-axes")
 def test_a_negative_axis(device: str) -> None:
     xs = along(1, (3, 4), "f32", device)
     out = poisoned((4, 7, 10), "f32", device)
