@@ -64,8 +64,6 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
 }
 # These read what was there before the op's first launch, which is not early, and write later.
 READ_FIRST = re.compile(r"\d(normalise|gradient|scaled)_packs")
-# These wait and load under a condition, and store under the same one, asked again.
-STORE_WHERE_LOADED = re.compile(r"_ZN4aicf\d+(copy|permute)3few")
 
 STEP = re.compile(r"(@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*);")
 MEMORY = re.compile(r"(ld|st|atom|red|cp)\.(?!param|shared|const|local|async\.(commit|wait))")
@@ -143,7 +141,6 @@ def test_early_kernels_wait_before_they_touch_memory(op: str) -> None:
             wrong.append(f"{name} does not wait")
         if waits:
             allowed = "ld." if READ_FIRST.search(name) else ""
-            allowed = "st." if STORE_WHERE_LOADED.match(name) else allowed
             wrong += [f"{name}: {what}" for what in touched_before_the_wait(lines, allowed)]
     assert early, "no kernel of those that are launched early"
     assert not wrong, "\n".join(wrong)

@@ -258,7 +258,7 @@ launch(
     __global__ void __launch_bounds__(transpose::kBlock)                                 \
         direct(const __grid_constant__ transpose::elements<AICF_MAX_RANK> p)             \
     {                                                                                    \
-        transpose::direct_body<T, AICF_MAX_RANK, transpose::kUnroll>(p);                 \
+        transpose::direct_body<T>(p);                                                    \
     }                                                                                    \
     template <typename T>                                                                \
     __global__ void __launch_bounds__(transpose::kBlock)                                 \

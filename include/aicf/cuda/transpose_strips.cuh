@@ -258,51 +258,63 @@ template <int kDims> struct elements {
     } dims[kDims];
 };
 
-// kCount elements a thread. kEarly: the launch may begin while the one before it ends.
-template <typename T, int kDims, int kCount, bool kEarly = false>
+// Where element i of out lies in x and in out.
+template <int kDims>
 __device__ inline void
-direct_body(const elements<kDims> &p)
+find(const elements<kDims> &p, uint32_t i, int64_t &from, int64_t &to)
 {
-    uint32_t first = blockIdx.x * uint32_t{kBlock * kCount} + threadIdx.x;
-    int64_t to[kCount];
-    T held[kCount];
+    from = to = 0;
 #pragma unroll
-    for (int u = 0; u < kCount; u++) {
+    for (int d = 0; d < kDims; d++) {
+        if (d == p.rank) {
+            break;
+        }
+        uint32_t next = divide(i, p.dims[d].size);
+        uint32_t digit = i - next * p.dims[d].size.divisor;
+        i = next;
+        from += digit * p.dims[d].x;
+        to += digit * p.dims[d].out;
+    }
+}
+
+template <typename T>
+__device__ inline void
+direct_body(const elements<AICF_MAX_RANK> &p)
+{
+    uint32_t first = blockIdx.x * uint32_t{kBlock * kUnroll} + threadIdx.x;
+    int64_t to[kUnroll];
+    T held[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) {
         uint32_t i = first + u * kBlock;
         if (i < p.n) {
-            int64_t from = 0;
-            to[u] = 0;
-#pragma unroll
-            for (int d = 0; d < kDims; d++) {
-                if (d == p.rank) {
-                    break;
-                }
-                uint32_t next = divide(i, p.dims[d].size);
-                uint32_t digit = i - next * p.dims[d].size.divisor;
-                i = next;
-                from += digit * p.dims[d].x;
-                to[u] += digit * p.dims[d].out;
-            }
-            if constexpr (kEarly) {
-                ptx::wait_for_launch_before();
-            }
+            int64_t from;
+            find(p, i, from, to[u]);
             held[u] = static_cast<const T *>(p.x)[from];
         }
     }
 #pragma unroll
-    for (int u = 0; u < kCount; u++) {
+    for (int u = 0; u < kUnroll; u++) {
         if (first + u * kBlock < p.n) {
             static_cast<T *>(p.out)[to[u]] = as_written(held[u], p.truth);
         }
     }
 }
 
+// An element a thread. The launch may begin while the one before it ends.
 template <typename T>
 __device__ inline void
 few_body(const elements<kFewDims> &p)
 {
     ptx::let_next_launch_begin();
-    direct_body<T, kFewDims, 1, true>(p);
+    uint32_t i = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
+    int64_t from, to;
+    find(p, i, from, to);
+    ptx::wait_for_launch_before();
+    if (i < p.n) {
+        T x = static_cast<const T *>(p.x)[from];
+        static_cast<T *>(p.out)[to] = as_written(x, p.truth);
+    }
 }
 
 } // namespace aicf::transpose
