@@ -11,36 +11,6 @@
 
 namespace aicf::conv {
 
-using window_encoder = decltype(&cuTensorMapEncodeIm2col);
-
-// As encoder_of_maps of copy_engine.cuh.
-inline window_encoder
-encoder_of_windows()
-{
-    static window_encoder answer = nullptr;
-    window_encoder known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
-    if (known) {
-        return known;
-    }
-    void *function = nullptr;
-    cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeIm2col", &function, 12000, cudaEnableDefault, &found);
-#else
-    cudaError_t error =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeIm2col", &function, cudaEnableDefault, &found);
-#endif
-    if (error != cudaSuccess) {
-        cudaGetLastError();
-        return nullptr;
-    }
-    known =
-        found == cudaDriverEntryPointSuccess ? reinterpret_cast<window_encoder>(function) : nullptr;
-    __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
-    return known;
-}
-
 // A map of the dense field of c, channels innermost, that is read in boxes of 128 bytes of channels
 // at `places` places, swizzled as encode_map's. A box's corner is the element of its first place at
 // the first tap; other taps are offsets from there. Requires of each axis that it is padded alike
@@ -48,7 +18,9 @@ encoder_of_windows()
 inline aicf_status
 encode_windows(CUtensorMap *map, const aicf_conv &c, CUtensorMapDataType type, int places)
 {
-    window_encoder encode = encoder_of_windows();
+    static void *known = nullptr;
+    auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeIm2col)>(
+        driver_entry("cuTensorMapEncodeIm2col", &known));
     if (!encode) {
         return status_of(cudaErrorNotSupported);
     }

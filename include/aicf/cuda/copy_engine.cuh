@@ -14,38 +14,35 @@ namespace aicf {
 constexpr int kLineBytes = 128;  // of the L2, and the longest row of a swizzled box
 constexpr int kEngineBytes = 16; // addresses and pitches of what the copy engine takes
 
-// ---- maps ---------------------------------------------------------------------------------------
+// ---- the driver ---------------------------------------------------------------------------------
 
-using map_encoder = decltype(&cuTensorMapEncodeTiled);
-
-// Asked of the runtime, so that nothing links against libcuda; NULL where the driver has none. One
-// for the whole process, so it is asked once; two threads that ask get one answer.
-inline map_encoder
-encoder_of_maps()
+// The function of the driver with this name, as it was in version 12.0, asked of the runtime, so
+// that nothing links against libcuda; NULL where the driver has none. One for the whole process:
+// `known`, a static of the caller's, keeps it. Two threads that ask get one answer.
+inline void *
+driver_entry(const char *name, void **known)
 {
-    static map_encoder answer = nullptr;
-    map_encoder known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
-    if (known) {
-        return known;
+    void *function = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (function) {
+        return function;
     }
-    void *function = nullptr;
     cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-    cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-#else
     cudaError_t error =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+        cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
 #endif
     if (error != cudaSuccess) {
         cudaGetLastError();
         return nullptr;
     }
-    known =
-        found == cudaDriverEntryPointSuccess ? reinterpret_cast<map_encoder>(function) : nullptr;
-    __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
-    return known;
+    function = found == cudaDriverEntryPointSuccess ? function : nullptr;
+    __atomic_store_n(known, function, __ATOMIC_RELAXED);
+    return function;
 }
+
+// ---- maps ---------------------------------------------------------------------------------------
 
 // `count` matrices of `lines` lines of `length` neighbours of a type of `size` bytes; pitch and
 // step are the distances of lines and of matrices, in elements. Requires an address, a pitch where
@@ -72,7 +69,9 @@ on_lines(const matrices &m)
 inline aicf_status
 encode_map(CUtensorMap *map, const matrices &m, int lines)
 {
-    map_encoder encode = encoder_of_maps();
+    static void *known = nullptr;
+    auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(
+        driver_entry("cuTensorMapEncodeTiled", &known));
     if (!encode) {
         return status_of(cudaErrorNotSupported);
     }
