@@ -238,11 +238,12 @@ gather(float (&sums)[S::kSums], const shared_memory<S> &shared, int rank)
     for (int other = 1; other < S::kSplit; other++) {
 #pragma unroll
         for (int i = 0; i < S::kSums / 4; i++) {
-            float4 x = ptx::load_shared_x4(shared.partial(other - 1) + i * shared.kPartialStride);
-            sums[4 * i] += x.x;
-            sums[4 * i + 1] += x.y;
-            sums[4 * i + 2] += x.z;
-            sums[4 * i + 3] += x.w;
+            uint32_t x[4];
+            ptx::load_shared(shared.partial(other - 1) + i * shared.kPartialStride, x);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                sums[4 * i + lane] += __uint_as_float(x[lane]);
+            }
         }
     }
 }
@@ -279,11 +280,12 @@ scatter(
     for (int other = 0; other < S::kSplit - 1; other++) {
 #pragma unroll
         for (int i = 0; i < kPart / 4; i++) {
-            float4 x = ptx::load_shared_x4(shared.partial(other) + i * shared.kPartialStride);
-            own[4 * i] += x.x;
-            own[4 * i + 1] += x.y;
-            own[4 * i + 2] += x.z;
-            own[4 * i + 3] += x.w;
+            uint32_t x[4];
+            ptx::load_shared(shared.partial(other) + i * shared.kPartialStride, x);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                own[4 * i + lane] += __uint_as_float(x[lane]);
+            }
         }
     }
 }

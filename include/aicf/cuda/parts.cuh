@@ -185,7 +185,7 @@ template <typename T> struct transfer {
         if (tail + lane < end) {
             row[tail - from + lane] = tail[lane];
         }
-        ptx::copy_bulk_fence();
+        ptx::copy_engine_fence();
     }
 };
 

@@ -363,9 +363,10 @@ copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
                  : "memory");
 }
 
-// What this thread wrote to shared memory comes before the copies that are made after a barrier.
+// What this thread wrote to shared memory comes before the copies, from there or to there, that are
+// made after a barrier.
 __device__ inline void
-copy_bulk_fence()
+copy_engine_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

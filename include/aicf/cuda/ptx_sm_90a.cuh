@@ -61,17 +61,6 @@ send_cluster_x4(uint32_t there, float x0, float x1, float x2, float x3, uint32_t
                  : "memory");
 }
 
-__device__ inline float4
-load_shared_x4(uint32_t from)
-{
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(from)
-                 : "memory");
-    return x;
-}
-
 // Four 8 x 8 blocks of 16-bit values; lane l names row l % 8 of block l / 8. Thread t has, of each
 // block, the elements 2 (t % 4) and the next of row t / 4.
 __device__ inline void
@@ -151,13 +140,6 @@ __device__ inline void
 box_store_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-
-// What this thread wrote to shared memory before is there for the copy engine's reads after.
-__device__ inline void
-copy_engine_fence()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // ---- products of a warpgroup --------------------------------------------------------------------
