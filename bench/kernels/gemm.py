@@ -16,6 +16,7 @@ HALF_MARKS = {
     (256, 4096, 4096): 0.95, (4095, 4095, 4095): 3.5, (4104, 4104, 4104): 0.95,
 }  # fmt: skip
 F32_MARK = 0.85
+TF32_MARK = 0.94
 
 
 def operand(rows: int, columns: int, lead: tuple[int, ...], order: str, dtype: Any) -> Any:
@@ -26,10 +27,10 @@ def operand(rows: int, columns: int, lead: tuple[int, ...], order: str, dtype: A
 
 def product(
     dtype: torch.dtype, m: int, n: int, k: int, order: str = "rr", batch: int = 0, act: str = "",
-    mark: float | None = None,
+    mark: float | None = None, tf32: bool = False, kernel: str = "",
 ) -> Case:  # fmt: skip
     """`order`: r or c for a and b each, whose rows or columns lie together; with act, a bias too,
-    beside torch's product alone."""
+    beside torch's product alone. tf32: allowed to both."""
     lead = (batch,) if batch else ()
     call = typed("gemm", SUFFIX[dtype])
     size = torch.empty(0, dtype=dtype).element_size()
@@ -42,6 +43,8 @@ def product(
         sets = Sets.of((m * k + k * n + m * n) * max(batch, 1) * size, one)
         bias = random((n,), dtype) if act else None
         options = {"act": act} if act else {}
+        options |= {"precision": "tf32"} if tf32 else {}
+        options |= {"kernel": kernel} if kernel else {}
 
         def ours(i: int) -> None:
             a, b, out = sets[i]
@@ -49,13 +52,15 @@ def product(
 
         def theirs(i: int) -> None:
             a, b, out = sets[i]
+            torch.backends.cuda.matmul.allow_tf32 = tf32
             torch.matmul(a, b, out=out)
+            torch.backends.cuda.matmul.allow_tf32 = False
 
         return Runs(ours, theirs, len(sets))
 
     shape = "x".join(str(d) for d in (*lead, m, n, k))
     flops = 2.0 * m * n * k * max(batch, 1)
-    words = " ".join(w for w in (order, act) if w)
+    words = " ".join(w for w in (order, act, kernel or ("tf32" if tf32 else "")) if w)
     return Case("gemm", SUFFIX[dtype], shape, make, flops=flops, words=words, ratio=mark)
 
 
@@ -64,6 +69,10 @@ def cases() -> Iterator[Case]:
         yield product(BF16, 4096, 4096, 4096, order, mark=1.0)
     for order in ("rr", "rc", "cr"):
         yield product(F32, 4096, 4096, 4096, order, mark=F32_MARK)
+    for order in ("rr", "rc"):
+        yield product(F32, 4096, 4096, 4096, order, mark=TF32_MARK, tf32=True)
+    yield product(F32, 4096, 4096, 4096, tf32=True, kernel="mma_tf32")
+    yield product(BF16, 4096, 4096, 4096, mark=0.60, kernel="mma")
     yield product(F16, 4096, 4096, 4096, mark=1.0)
     for (m, n, k), mark in HALF_MARKS.items():
         yield product(BF16, m, n, k, mark=mark)

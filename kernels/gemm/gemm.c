@@ -193,10 +193,10 @@ wait_for_the_end(void)
     aicf_status aicf_cpu_gemm_loop_##s(                                                            \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                 \
         const aicf_view *out, int64_t A, int64_t M, int64_t K, int64_t B, int64_t N, double alpha, \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                        \
+        double beta, aicf_gemm_act act, aicf_gemm_precision precision, aicf_stream stream)         \
     {                                                                                              \
         product p = {&aicf_converter_##s, a, b, c, out, bias, M, N, K, 0, 0, alpha, beta, act};    \
-        (void)A, (void)B, (void)stream;                                                            \
+        (void)A, (void)B, (void)precision, (void)stream;                                           \
         gemm_run_##acc(&p);                                                                        \
         return aicf_ok();                                                                          \
     }
@@ -210,10 +210,10 @@ LOOP(double, f64, f64)
     aicf_status aicf_cpu_gemm_blas_##s(                                                            \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                 \
         const aicf_view *out, int64_t A, int64_t M, int64_t K, int64_t B, int64_t N, double alpha, \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                        \
+        double beta, aicf_gemm_act act, aicf_gemm_precision precision, aicf_stream stream)         \
     {                                                                                              \
         product p = {&aicf_converter_##s, a, b, c, out, bias, M, N, K, 0, 0, alpha, beta, act};    \
-        (void)A, (void)B, (void)stream;                                                            \
+        (void)A, (void)B, (void)precision, (void)stream;                                           \
         if (!blas_run_##s(&p)) {                                                                   \
             gemm_run_##s(&p);                                                                      \
         }                                                                                          \

@@ -162,7 +162,7 @@ launch_simt(const problem<T> &p, aicf_stream stream)
     aicf_status aicf_cuda_gemm_simt_##suffix(                                                    \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                      \
+        double beta, aicf_gemm_act act, aicf_gemm_precision, aicf_stream stream)                 \
     {                                                                                            \
         return aicf::gemm::launch_simt(                                                          \
             aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \

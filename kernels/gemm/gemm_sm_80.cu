@@ -174,7 +174,7 @@ launch_mma(const problem<T> &p, aicf_stream stream)
     aicf_status aicf_cuda_gemm_mma_##suffix(                                                     \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                      \
+        double beta, aicf_gemm_act act, aicf_gemm_precision, aicf_stream stream)                 \
     {                                                                                            \
         return aicf::gemm::launch_mma(                                                           \
             aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
@@ -185,7 +185,7 @@ aicf_status
 aicf_cuda_gemm_fma_f32(
     const aicf_view *a, const aicf_view *b, const float *bias, const aicf_view *c,
     const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,
-    double beta, aicf_gemm_act act, void *workspace, aicf_stream stream)
+    double beta, aicf_gemm_act act, aicf_gemm_precision, void *workspace, aicf_stream stream)
 {
     return aicf::gemm::launch_fma(
         aicf::gemm::problem_of(a, b, bias, c, out, M, K, N, alpha, beta, act), workspace, stream);

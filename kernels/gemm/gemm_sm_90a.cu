@@ -362,7 +362,7 @@ launch_padded(halves p, bool f16, void *workspace, aicf_stream stream)
     aicf_status aicf_cuda_gemm_wgmma_##suffix(                                                    \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,    \
-        double beta, aicf_gemm_act act, aicf_stream stream)                                       \
+        double beta, aicf_gemm_act act, aicf_gemm_precision, aicf_stream stream)                  \
     {                                                                                             \
         return aicf::gemm::launch_wgmma(                                                          \
             aicf::gemm::halves_of(a, b, bias, c, out, M, K, N, alpha, beta, act), f16, stream);   \
@@ -370,7 +370,7 @@ launch_padded(halves p, bool f16, void *workspace, aicf_stream stream)
     aicf_status aicf_cuda_gemm_padded_##suffix(                                                   \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,    \
-        double beta, aicf_gemm_act act, void *workspace, aicf_stream stream)                      \
+        double beta, aicf_gemm_act act, aicf_gemm_precision, void *workspace, aicf_stream stream) \
     {                                                                                             \
         return aicf::gemm::launch_padded(                                                         \
             aicf::gemm::halves_of(a, b, bias, c, out, M, K, N, alpha, beta, act), f16, workspace, \

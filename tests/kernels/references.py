@@ -80,6 +80,7 @@ def gemm(
     alpha: float = 1.0,
     beta: float = 0.0,
     act: str = "none",
+    precision: str = "ieee",
 ) -> Array:
     out = alpha * (a @ b)
     if c is not None and beta != 0:

@@ -34,6 +34,10 @@ SIZES = [
 # Kernels that take rows and addresses on 16 bytes alone; and one that takes large sizes alone.
 ALIGNED = ("mma", "wgmma")
 LARGE = ("padded",)
+# Those that run where the caller allows tf32 alone, and what that may cost: each operand is rounded
+# to 11 bits.
+TF32 = ("mma_tf32",)
+EPS_TF32 = 2.0**-10
 # Rows or columns with a unit stride, with and without gaps.
 LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
 
@@ -52,6 +56,11 @@ def kernels_of(dtype: str, device: str) -> list[str]:
     found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
     there = {"blas": blas_is_there, "wgmma": lambda: torch.cuda.get_device_capability() == (9, 0)}
     return [k for k in found if k not in LARGE and (k not in there or there[k]())]
+
+
+def named(kernel: str) -> dict[str, Any]:
+    """What asks for a kernel by its name."""
+    return {"kernel": kernel, **({"precision": "tf32"} if kernel in TF32 else {})}
 
 
 def blas_is_there() -> bool:
@@ -76,16 +85,14 @@ def check(
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
     if out is None:
         out = poisoned(shape, dtype, a.device.type)
-    if kernel is not None:
-        options["kernel"] = kernel
-    call("gemm", dtype, a, b, bias, c, out, **options)
-    options.pop("kernel", None)
+    call("gemm", dtype, a, b, bias, c, out, **options, **(named(kernel) if kernel else {}))
     x, y = given[0], given[1]
     assert x is not None
     assert y is not None
     want = references.gemm(x, y, given[2], given[3], **options)
     alpha = abs(options.get("alpha", 1.0))
-    slack = x.shape[-1] * EPS[dtype] * alpha * (np.abs(x) @ np.abs(y))
+    eps = x.shape[-1] * EPS[dtype] + (EPS_TF32 if kernel in TF32 else 0.0)
+    slack = eps * alpha * (np.abs(x) @ np.abs(y))
     label = f"gemm {kernel} {tuple(a.shape)} @ {tuple(b.shape)} {what} {options}"
     assert_close(array_of(out), want, dtype, label, slack)
 
@@ -117,6 +124,61 @@ def test_f32_by_tiles_and_parts(first: str, second: str) -> None:
         check(a, b, "f32", kernel="fma", what=f"{first} {second}")
 
 
+# Tiles of both sizes, whole and cut, more slabs than stages, a vector.
+TF32_SIZES = [
+    (1500, 1544, 148), (1501, 1541, 147), (64, 128, 512), (130, 67, 333), (1, 300, 77), (16, 16, 8)
+]  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32")
+@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_tf32_by_every_kernel(first: str, second: str) -> None:
+    """Operands of all layouts, on 16 bytes and off."""
+    for kernel in set(TF32) & set(kernels_of("f32", "cuda")):
+        for m, n, k in TF32_SIZES:
+            a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
+            check(a, b, "f32", kernel=kernel, what=f"{first} {second}")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32")
+def test_tf32_rounds_to_the_nearest() -> None:
+    """11 bits stay, and the rest is not cut off; a half of the last goes away from 0."""
+    last = 2.0**-10
+    for kernel in set(TF32) & set(kernels_of("f32", "cuda")):
+        for given, want in [
+            (1 + last, 1 + last), (1 + 0.75 * last, 1 + last), (1 + 0.25 * last, 1.0),
+            (-1 - 0.75 * last, -1 - last), (1 + 0.5 * last, 1 + last), (math.inf, math.inf),
+        ]:  # fmt: skip
+            a = torch.full((64, 64), given, device="cuda")
+            b = torch.eye(64, 72, device="cuda")
+            if math.isinf(given):
+                b.fill_(1.0)
+            for x, y in ((a, b), (a.T.contiguous().T, b.T.contiguous().T)):
+                out = poisoned((64, 72), "f32", "cuda")
+                call("gemm", "f32", x, y, None, None, out, **named(kernel))
+                assert float(out[0, 0]) == want, (kernel, given)
+
+
+@pytest.mark.promise("KERNELS-gemm-tf32")
+def test_no_silent_tf32(device: str) -> None:
+    """Without a word, and on the CPU with it too, f32 is f32."""
+    row = importlib.import_module("aicf_cuda.gemm").capability
+    assert [x["default"] for x in row["args"] if x["name"] == "precision"] == ["ieee"]
+    a, b = random((300, 257), "f32", device, seed=1), random((257, 300), "f32", device, seed=2)
+    check(a, b, "f32")
+    check(a, b, "f32", precision="ieee")
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    told = gemm.explain(a, b)
+    for line in told:
+        if line.split(":")[0] in TF32:
+            assert "fits" not in line, line
+    if device == "cpu":
+        check(a, b, "f32", precision="tf32")
+
+
 @pytest.mark.promise("KERNELS-gemm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
@@ -132,12 +194,12 @@ def test_epilogues_by_every_kernel(device: str, sizes: tuple[int, int, int], dty
             continue  # their guards ask for rows that are aligned to 16 bytes
         for with_bias, with_c, act in itertools.product((0, 1), (0, 1), ("none", "relu", "gelu")):
             for alpha, beta in [(1.0, 1.0), (-0.7, 0.5), (0.0, 1.0), (2.0, 0.0)]:
-                options: dict[str, Any] = {"alpha": alpha, "act": act, "kernel": kernel}
+                options: dict[str, Any] = {"alpha": alpha, "act": act}
                 if with_c:
                     options |= {"beta": beta, "c": c}
                 if with_bias:
                     options["bias"] = bias
-                check(a, b, dtype, **options)
+                check(a, b, dtype, kernel=kernel, **options)
 
 
 @pytest.mark.promise("KERNELS-gemm", "KERNELS-in-place")
@@ -152,10 +214,11 @@ def test_out_may_be_c(device: str, layout: str, dtype: str) -> None:
             continue  # rows of 70 are not aligned
         out = empty((33, 70), dtype, device, layout).copy_(c)
         given = array_of(c)
-        call("gemm", dtype, a, b, None, out, out, beta=0.5, act="relu", kernel=kernel)
+        call("gemm", dtype, a, b, None, out, out, beta=0.5, act="relu", **named(kernel))
         x, y = array_of(a), array_of(b)
         want = references.gemm(x, y, None, given, beta=0.5, act="relu")
-        slack = 20 * EPS[dtype] * (np.abs(x) @ np.abs(y))
+        eps = 20 * EPS[dtype] + (EPS_TF32 if kernel in TF32 else 0.0)
+        slack = eps * (np.abs(x) @ np.abs(y))
         assert_close(array_of(out), want, dtype, f"gemm {kernel}, out is c, {layout}", slack)
 
 
@@ -259,7 +322,7 @@ def test_nan_and_infinity_reach_their_rows_alone(
     want[3], want[11] = math.nan, math.inf if alpha else math.nan
     for kernel in kernels_of(dtype, device):
         out = poisoned((m, n), dtype, device)
-        call("gemm", dtype, a, b, None, None, out, alpha=alpha, kernel=kernel)
+        call("gemm", dtype, a, b, None, None, out, alpha=alpha, **named(kernel))
         assert_same(array_of(out), want, f"gemm {kernel} {dtype}")
 
 

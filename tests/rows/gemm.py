@@ -34,6 +34,8 @@ def samples(t: Maker) -> list[Sample]:
         sample(t.sliced(3, 4), t(4, 2), t(2), t(3, 2), beta=0.5, act="gelu"),
         sample(t(3, 4), t(2, 4, 5), None, t(2, 3, 5), beta=2.0),
         sample(t(2, 8), t(8, 8), t(8), t(2, 8), beta=-1.0, act="relu"),
+        # What is drawn is exact in tf32, and so are its products: no tolerance of their own.
+        sample(t(3, 4), t.turned(2, 4, 6), t(6), act="relu", precision="tf32"),
     ]
 
 
@@ -52,6 +54,8 @@ def large(t: Maker) -> list[Sample]:
             found.append(sample(a, b, t(n), c, beta=0.5, act="gelu"))
         else:
             found.append(sample(a, b, act="relu"))
+        if not batch:
+            found.append(sample(a, b, t(n), precision="tf32"))
     return found
 
 
@@ -62,6 +66,7 @@ def refused(t: Maker) -> list[tuple[Sample, str]]:
         (sample(t(3, 4), t(4, 5), t(4)), "bias: its shape must be N"),
         (sample(t(2, 3, 4), t(3, 4, 5)), "broadcast"),
         (sample(t(3, 4), t(4, 5), act="tanh"), "act takes one of 'none', 'relu', 'gelu'"),
+        (sample(t(3, 4), t(4, 5), precision="tf16"), "precision takes one of 'ieee', 'tf32'"),
     ]
 
 

@@ -134,18 +134,6 @@ launch_clusters(
     return status_of(error);
 }
 
-// Multiprocessors of the current device.
-inline aicf_status
-count_processors(int *processors)
-{
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(processors, cudaDevAttrMultiProcessorCount, device);
-    }
-    return status_of(error);
-}
-
 } // namespace aicf
 
 #endif

@@ -140,6 +140,18 @@ launch_waiting(
         reinterpret_cast<const void *>(kernel), blocks, block, shared, stream, pointers);
 }
 
+// Multiprocessors of the current device.
+inline aicf_status
+count_processors(int *processors)
+{
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(processors, cudaDevAttrMultiProcessorCount, device);
+    }
+    return status_of(error);
+}
+
 // Lets `kernel` take `bytes` of dynamic shared memory: needed above 48 KiB, before each launch,
 // since the attribute belongs to the current device. The value is one constant a kernel, so that
 // two threads cannot lower it for each other. Legal while a stream is captured.

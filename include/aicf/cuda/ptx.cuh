@@ -251,6 +251,18 @@ mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// d[16 x 8] += a[16 x 8] * b[8 x 8], f32 sums of tf32 products: of each word the upper 19 bits. d
+// as above; a: (g, t % 4) (g + 8, t % 4) (g, t % 4 + 4) (g + 8, t % 4 + 4); b: (t % 4, g) (t % 4 +
+// 4, g).
+__device__ inline void
+mma_m16n8k8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // ---- launches that overlap ----------------------------------------------------------------------
 
 // Waits until the launch before this one has ended and what it wrote can be read; at once where the
