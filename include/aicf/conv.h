@@ -95,6 +95,48 @@ aicf_conv_of(
     return c;
 }
 
+/* ---- taps in the field ------------------------------------------------------------------------
+ */
+
+/* The greatest whole number of at most a / b; requires b > 0. */
+static inline int64_t
+aicf_conv_floor(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Leaves an axis the taps that are in the field at some place, and returns how many before them are
+   in it at none. */
+static inline int64_t
+aicf_conv_trim_axis(aicf_conv_axis *a)
+{
+    if (a->taps <= 1 || a->tap_step == 0 || a->places < 1) {
+        return 0;
+    }
+    const int64_t last = a->first + (a->places - 1) * a->step, edge = a->size - 1 - a->first;
+    const bool forwards = a->tap_step > 0;
+    const int64_t step = forwards ? a->tap_step : -a->tap_step;
+    const int64_t lower = -aicf_conv_floor(forwards ? last : edge, step);
+    const int64_t upper = aicf_conv_floor(forwards ? edge : last, step) + 1;
+    const int64_t end = aicf_conv_least(upper, a->taps), begin = lower > 0 ? lower : 0;
+    if (begin >= end) {
+        a->taps = 0;
+        return 0;
+    }
+    a->first += begin * a->tap_step;
+    a->taps = end - begin;
+    return begin;
+}
+
+/* The same sums over taps without those of nothing but zeros: a weight that is one number read
+   again and again may have 2**60 of them. */
+static inline void
+aicf_conv_trim(aicf_conv *c)
+{
+    c->factor += aicf_conv_trim_axis(&c->y) * c->factor_strides[2] * c->item;
+    c->factor += aicf_conv_trim_axis(&c->x) * c->factor_strides[3] * c->item;
+}
+
 /* ---- input gradients --------------------------------------------------------------------------
  */
 
@@ -117,6 +159,40 @@ typedef struct aicf_conv_phase {
     int64_t phase, stride, tap, every;
 } aicf_conv_phase;
 
+/* a * b without its multiples of m; requires both below m. */
+static inline int64_t
+aicf_conv_times(int64_t a, int64_t b, int64_t m)
+{
+    uint64_t sum = 0, next = (uint64_t)b;
+    for (uint64_t rest = (uint64_t)a; rest != 0; rest /= 2) {
+        sum = rest % 2 ? (sum + next) % (uint64_t)m : sum;
+        next = next * 2 % (uint64_t)m;
+    }
+    return (int64_t)sum;
+}
+
+/* The least tap >= 0 whose multiple of `dilation` leaves `rest` when divided by `stride`; -1: none
+   does. Requires 0 <= rest < stride. */
+static inline int64_t
+aicf_conv_tap_of(int64_t rest, int64_t stride, int64_t dilation)
+{
+    /* Euclid's: at each step a is dilation * x but for multiples of the stride. */
+    int64_t a = stride, b = dilation % stride, x = 0, y = 1;
+    while (b != 0) {
+        const int64_t times = a / b, next = a - times * b, factor = x - times * y;
+        a = b;
+        b = next;
+        x = y;
+        y = factor;
+    }
+    if (rest % a != 0) {
+        return -1;
+    }
+    const int64_t every = stride / a;
+    x = (x % every + every) % every;
+    return aicf_conv_times(rest / a, x, every);
+}
+
 /* Requires phase < size. */
 static inline aicf_conv_phase
 aicf_conv_phase_of(
@@ -129,12 +205,8 @@ aicf_conv_phase_of(
     /* phase + pad - tap * dilation divides by the stride at one of `every` taps, and of their next
        ones, or at none. */
     const int64_t every = stride / aicf_conv_divisor(stride, dilation);
-    const int64_t most = aicf_conv_least(every, taps);
-    int64_t tap = 0;
-    while (tap < most && (phase + pad - tap * dilation) % stride != 0) {
-        tap++;
-    }
-    if (tap < most) {
+    const int64_t tap = aicf_conv_tap_of((phase + pad) % stride, stride, dilation);
+    if (tap >= 0 && tap < taps) {
         p.tap = tap;
         p.axis.taps = (taps - 1 - tap) / every + 1;
         p.axis.first = (phase + pad - tap * dilation) / stride;

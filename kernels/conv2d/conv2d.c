@@ -16,6 +16,7 @@
         (void)N, (void)C, (void)H, (void)W, (void)O, (void)D, (void)R, (void)S, (void)P;        \
         (void)Q, (void)stream;                                                                  \
         c.bias = bias;                                                                          \
+        aicf_conv_trim(&c);                                                                     \
         aicf_conv_over_taps_##acc(&c, &aicf_converter_##s, gemm);                               \
         return aicf_ok();                                                                       \
     }

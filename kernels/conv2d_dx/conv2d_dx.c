@@ -14,7 +14,9 @@ static aicf_status
 run_phase(const aicf_conv *c, void *context)
 {
     const how *h = (const how *)context;
-    h->run(c, h->dtype, h->gemm);
+    aicf_conv trimmed = *c;
+    aicf_conv_trim(&trimmed);
+    h->run(&trimmed, h->dtype, h->gemm);
     return aicf_ok();
 }
 
@@ -26,14 +28,10 @@ run_phase(const aicf_conv *c, void *context)
         aicf_stream stream)                                                                       \
     {                                                                                             \
         how h = {&aicf_converter_##s, gemm, aicf_conv_over_taps_##acc};                           \
-        aicf_view taps = *w;                                                                      \
-        (void)N, (void)P, (void)Q, (void)D, (void)R, (void)S, (void)H, (void)W;                   \
+        (void)N, (void)O, (void)P, (void)Q, (void)D, (void)R, (void)S, (void)H, (void)W;          \
         (void)stream;                                                                             \
-        if (O == 0) { /* nothing is summed, by however many taps */                               \
-            taps.sizes[2] = taps.sizes[3] = 0;                                                    \
-        }                                                                                         \
         return aicf_conv_each_phase(                                                              \
-            h.dtype->item, gy, &taps, gx, stride, pad, dilation, groups, run_phase, &h);          \
+            h.dtype->item, gy, w, gx, stride, pad, dilation, groups, run_phase, &h);              \
     }
 
 LAUNCHER(f32, blas, f32, "cblas_sgemm")
