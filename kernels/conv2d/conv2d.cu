@@ -5,7 +5,7 @@
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_simt.cuh>
 
-namespace aicf::conv {
+namespace aicf::conv2d {
 
 template <typename T>
 aicf_status
@@ -21,7 +21,7 @@ run_igemm(const aicf_conv &c, aicf_stream stream)
     return launch_simt(problem_of<T>(c, false), stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::conv2d
 
 #define LAUNCHER(id, T, suffix)                                                                   \
     aicf_status aicf_cuda_conv2d_##id##_##suffix(                                                 \
@@ -32,7 +32,8 @@ run_igemm(const aicf_conv &c, aicf_stream stream)
     {                                                                                             \
         aicf_conv c = aicf_conv_of(sizeof(T), x, w, out, stride, pad, dilation, groups);          \
         c.bias = bias;                                                                            \
-        return aicf::conv::run_##id<aicf::device_t<T>>(c, stream);                                \
+        aicf_conv_trim(&c);                                                                       \
+        return aicf::conv2d::run_##id<aicf::device_t<T>>(c, stream);                              \
     }
 
 LAUNCHER(direct, float, f32)

@@ -4,7 +4,7 @@
 
 #include <aicf/cuda/conv_mma.cuh>
 
-namespace aicf::conv {
+namespace aicf::conv2d {
 
 constexpr int kPadThreads = 256;
 
@@ -151,7 +151,7 @@ run_padded(aicf_conv c, void *workspace, aicf_stream stream)
     return launch_mma<forward_op>(problem_of<T>(c, false), stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::conv2d
 
 // `extra`: the workspace, if there is one.
 #define LAUNCHER(id, T, suffix, parameter, extra)                                                  \
@@ -167,7 +167,7 @@ run_padded(aicf_conv c, void *workspace, aicf_stream stream)
         aicf_conv c = aicf_conv_of(                                                                \
             sizeof(T), &views[0], &views[1], &views[2], stride, pad, dilation, groups);            \
         c.bias = bias;                                                                             \
-        return aicf::conv::run_##id<aicf::device_t<T>>(c, extra, stream);                          \
+        return aicf::conv2d::run_##id<aicf::device_t<T>>(c, extra, stream);                        \
     }
 #define WORKSPACE , void *workspace
 #define NOTHING

@@ -16,9 +16,10 @@
 
 #include "../gemm/warpgroups.cuh"
 
-namespace aicf::conv {
+namespace aicf::AICF_OP {
 
-using namespace aicf::wgmma;
+using namespace conv;
+using namespace wgmma;
 
 // ---- the producer -------------------------------------------------------------------------------
 
@@ -217,6 +218,6 @@ launch_fitting(const aicf_conv &c, aicf_stream stream)
                                 : launch_windows<small, kBackwards, T>(c, processors, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::AICF_OP
 
 #endif

@@ -7,7 +7,7 @@
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_simt.cuh>
 
-namespace aicf::conv {
+namespace aicf::conv2d_dw {
 
 template <typename T>
 aicf_status
@@ -25,7 +25,7 @@ run_igemm(const aicf_conv &c, void *workspace, aicf_stream stream)
     return launch_simt(p, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::conv2d_dw
 
 #define LAUNCHER(id, T, suffix)                                                                    \
     aicf_status aicf_cuda_conv2d_dw_##id##_##suffix(                                               \
@@ -34,7 +34,7 @@ run_igemm(const aicf_conv &c, void *workspace, aicf_stream stream)
         const int64_t pad[2], const int64_t dilation[2], int64_t groups, void *workspace,          \
         aicf_stream stream)                                                                        \
     {                                                                                              \
-        return aicf::conv::run_##id<aicf::device_t<T>>(                                            \
+        return aicf::conv2d_dw::run_##id<aicf::device_t<T>>(                                       \
             aicf_conv_of(sizeof(T), x, gw, gy, stride, pad, dilation, groups), workspace, stream); \
     }
 

@@ -5,7 +5,7 @@
 
 #include <aicf/cuda/conv_mma.cuh>
 
-namespace aicf::conv {
+namespace aicf::conv2d_dw {
 
 template <typename T>
 aicf_status
@@ -17,7 +17,7 @@ run(const aicf_conv &c, void *workspace, aicf_stream stream)
     return status.kind || !p.parts ? status : launch_sum_parts(p, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::conv2d_dw
 
 #define LAUNCHER(T, suffix)                                                                        \
     aicf_status aicf_cuda_conv2d_dw_igemm_nhwc_##suffix(                                           \
@@ -28,7 +28,7 @@ run(const aicf_conv &c, void *workspace, aicf_stream stream)
         const aicf_view views[3] = {                                                               \
             aicf_conv_channels_last(gy, N, O, P, Q), aicf_conv_channels_last(x, N, C, H, W),       \
             aicf_conv_channels_last(gw, O, C / groups, R, S)};                                     \
-        return aicf::conv::run<aicf::device_t<T>>(                                                 \
+        return aicf::conv2d_dw::run<aicf::device_t<T>>(                                            \
             aicf_conv_of(                                                                          \
                 sizeof(T), &views[1], &views[2], &views[0], stride, pad, dilation, groups),        \
             workspace, stream);                                                                    \

@@ -6,23 +6,27 @@
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_simt.cuh>
 
-namespace aicf::conv {
+namespace aicf::conv2d_dx {
 
 template <typename T>
 aicf_status
-run_direct(const aicf_conv *c, void *stream)
+run_direct(const aicf_conv *phase, void *stream)
 {
-    return launch_direct<T>(*c, static_cast<aicf_stream>(stream));
+    aicf_conv c = *phase;
+    aicf_conv_trim(&c);
+    return launch_direct<T>(c, static_cast<aicf_stream>(stream));
 }
 
 template <typename T>
 aicf_status
-run_igemm(const aicf_conv *c, void *stream)
+run_igemm(const aicf_conv *phase, void *stream)
 {
-    return launch_simt(problem_of<T>(*c, false), static_cast<aicf_stream>(stream));
+    aicf_conv c = *phase;
+    aicf_conv_trim(&c);
+    return launch_simt(problem_of<T>(c, false), static_cast<aicf_stream>(stream));
 }
 
-} // namespace aicf::conv
+} // namespace aicf::conv2d_dx
 
 #define LAUNCHER(id, T, suffix)                                                                  \
     aicf_status aicf_cuda_conv2d_dx_##id##_##suffix(                                             \
@@ -32,7 +36,7 @@ run_igemm(const aicf_conv *c, void *stream)
     {                                                                                            \
         return aicf_conv_each_phase(                                                             \
             sizeof(T), gy, w, gx, stride, pad, dilation, groups,                                 \
-            aicf::conv::run_##id<aicf::device_t<T>>, stream);                                    \
+            aicf::conv2d_dx::run_##id<aicf::device_t<T>>, stream);                               \
     }
 
 LAUNCHER(direct, float, f32)

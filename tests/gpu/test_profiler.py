@@ -13,8 +13,6 @@ import pytest
 
 from gpu.processes import BUILT, ROOT
 
-# Convolutions share their kernels' namespace.
-FAMILY = dict.fromkeys(("conv2d", "conv2d_dx", "conv2d_dw"), "conv")
 
 RUN = """
     import aicf_rt
@@ -87,4 +85,4 @@ def test_kernels_are_named_by_their_op() -> None:
         for name in kernels:
             assert len(name) == 3, f"{built}: {name}"
             op = built.relative_to(folder).parts[0]
-            assert name[:2] == ("aicf", FAMILY.get(op, op)), f"{built}: {name}"
+            assert name[:2] == ("aicf", op), f"{built}: {name}"

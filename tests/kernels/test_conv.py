@@ -321,6 +321,23 @@ def test_taps_of_no_outputs_are_not_counted(kernel: str) -> None:
     assert not gx.any()
 
 
+@pytest.mark.promise("KERNELS-conv2d-window")
+def test_taps_in_no_window_are_not_counted(device: str) -> None:
+    """A weight of one number, read as 2**28 taps or, on the CPU, as 2**40: few meet an element."""
+    taps = 2**40 if device == "cpu" else 2**28
+    w = torch.full((1, 1, 1, 1), 3.0, device=device).expand(1, 1, taps, 1)
+    x = torch.full((1, 1, 1, 1), 2.0, device=device)
+    pad, strides = (taps // 2, 0), (taps, 1)
+    for kernel in ("blas", "loop") if device == "cpu" else ("direct", "igemm"):
+        out, gx = torch.zeros(1, 1, 2, 1, device=device), torch.zeros(1, 1, 1, 1, device=device)
+        call("conv2d", "f32", x, w, None, out, pad=pad, kernel=kernel)
+        assert out.view(-1).tolist() == [6.0, 6.0], kernel
+        call("conv2d_dx", "f32", out, w, gx, H=1, W=1, pad=pad, kernel=kernel)
+        assert gx.item() == 36.0, kernel
+        call("conv2d_dx", "f32", x, w, gx, H=1, W=1, pad=pad, stride=strides, kernel=kernel)
+        assert gx.item() == 6.0, kernel
+
+
 @pytest.mark.promise("KERNELS-conv2d-nan")
 @pytest.mark.parametrize("layout", ["dense", "nhwc"])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])

@@ -7,6 +7,8 @@
 //                 n: outputs, k: images and places
 //
 // Element (m, k) of the field is where the offsets of m and of k add up to; outside of it a zero.
+//
+// Kernels, and what launches them, lie in the namespace of the op that they are compiled for.
 #ifndef AICF_CUDA_CONV_CUH
 #define AICF_CUDA_CONV_CUH
 
@@ -228,6 +230,12 @@ launch_tiles(
     return aicf_ok();
 }
 
+} // namespace aicf::conv
+
+namespace aicf::AICF_OP {
+
+using namespace conv;
+
 // ---- splits -------------------------------------------------------------------------------------
 
 constexpr int kSumThreads = 256;
@@ -281,6 +289,6 @@ split(problem<T> &p, void *workspace, int64_t slab)
     p.parts = static_cast<float *>(workspace);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::AICF_OP
 
 #endif

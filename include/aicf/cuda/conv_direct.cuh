@@ -6,7 +6,7 @@
 
 #include <aicf/cuda/conv.cuh>
 
-namespace aicf::conv {
+namespace aicf::AICF_OP {
 
 constexpr int kDirectThreads = 256;
 
@@ -352,6 +352,6 @@ launch_direct_places(const aicf_conv &c, void *workspace, aicf_stream stream)
     return launch_sum_parts(p, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::AICF_OP
 
 #endif

@@ -11,7 +11,7 @@
 #include <aicf/cuda/conv.cuh>
 #include <aicf/cuda/mma.cuh>
 
-namespace aicf::conv {
+namespace aicf::AICF_OP {
 
 using units::kChunk;
 using units::kWarp;
@@ -507,6 +507,6 @@ launch_mma(const problem<T> &p, aicf_stream stream)
     return launch_mma_shape<small, Op>(p, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::AICF_OP
 
 #endif

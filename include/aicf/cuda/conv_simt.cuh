@@ -10,7 +10,7 @@
 
 #include <aicf/cuda/conv.cuh>
 
-namespace aicf::conv {
+namespace aicf::AICF_OP {
 
 constexpr int kThreads = 256;
 constexpr int kSlab = 16;  // k
@@ -466,6 +466,6 @@ launch_simt(const problem<T> &p, aicf_stream stream)
     return status.kind || !p.parts ? status : launch_sum_parts(p, stream);
 }
 
-} // namespace aicf::conv
+} // namespace aicf::AICF_OP
 
 #endif
