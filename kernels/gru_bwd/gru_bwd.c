@@ -1,0 +1,47 @@
+/* Gradients of gru on the CPU (see recurrent.h); `blas` multiplies by OpenBLAS. */
+#include <aicf_ops/gru_bwd.h>
+
+#include "../recurrent/recurrent.h"
+
+#define LAUNCHER(T, s, id, acc, with_blas)                                                    \
+    aicf_status aicf_cpu_gru_bwd_##id##_##s(                                                  \
+        const T *x, const T *h0, const T *w_ih, const T *w_hh, const T *fwd, const T *gates,  \
+        const T *g_out, const T *g_hn, T *gx, T *gh0, T *gw_ih, T *gw_hh, T *gb_ih, T *gb_hh, \
+        int64_t S, int64_t N, int64_t D, int64_t H, bool reverse, void *workspace,            \
+        aicf_stream stream)                                                                   \
+    {                                                                                         \
+        recurrent r = {                                                                       \
+            CELL_GRU,                                                                         \
+            &aicf_converter_##s,                                                              \
+            with_blas,                                                                        \
+            reverse,                                                                          \
+            S,                                                                                \
+            N,                                                                                \
+            D,                                                                                \
+            H,                                                                                \
+            .x = x,                                                                           \
+            .h0 = h0,                                                                         \
+            .w_ih = w_ih,                                                                     \
+            .w_hh = w_hh,                                                                     \
+            .fwd = fwd,                                                                       \
+            .g_out = g_out,                                                                   \
+            .g_hn = g_hn,                                                                     \
+            .gx = gx,                                                                         \
+            .gh0 = gh0,                                                                       \
+            .gw_ih = gw_ih,                                                                   \
+            .gw_hh = gw_hh,                                                                   \
+            .gb_ih = gb_ih,                                                                   \
+            .gb_hh = gb_hh,                                                                   \
+            .gates_in = gates,                                                                \
+            .workspace = (char *)workspace};                                                  \
+        (void)stream;                                                                         \
+        recurrent_backward_##acc(&r);                                                         \
+        return aicf_ok();                                                                     \
+    }
+
+LAUNCHER(float, f32, blas, f32, true)
+LAUNCHER(double, f64, blas, f64, true)
+LAUNCHER(float, f32, loop, f32, false)
+LAUNCHER(aicf_f16, f16, loop, f32, false)
+LAUNCHER(aicf_bf16, bf16, loop, f32, false)
+LAUNCHER(double, f64, loop, f64, false)

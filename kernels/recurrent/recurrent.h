@@ -1,0 +1,71 @@
+/* Recurrent layers on the CPU, forward and backward: one product for what the inputs give to all
+   steps, then step after step a product of the hidden state and what the cell makes of it.
+
+   All tensors are dense; lines of 16-bit floats are computed in f32, from copies of the operands in
+   the workspace, and the hidden state is rounded to the dtype between steps, as out is. The bits
+   depend on sizes alone. Bound by the weights, which are read at each step. */
+#ifndef AICF_RECURRENT_H
+#define AICF_RECURRENT_H
+
+#include "../gemm/product.h"
+
+#include <aicf/cpu/math.h>
+
+typedef enum recurrent_cell { CELL_TANH, CELL_GRU, CELL_LSTM } recurrent_cell;
+
+/* A call, forward or backward; what it does not have is NULL. */
+typedef struct recurrent {
+    recurrent_cell cell;
+    const aicf_converter *dtype;
+    bool blas, reverse;
+    int64_t steps, batch, inputs, units;
+    const void *x, *h0, *c0, *w_ih, *w_hh, *b_ih, *b_hh;
+    void *out, *hn, *cn, *gates, *cells;
+    const void *fwd, *gates_in, *cells_in, *g_out, *g_hn, *g_cn;
+    void *gx, *gh0, *gc0, *gw_ih, *gw_hh, *gb_ih, *gb_hh;
+    char *workspace; /* what is left of it */
+} recurrent;
+
+/* Of w_ih and w_hh, in units. */
+static inline int64_t
+gates_of(const recurrent *r)
+{
+    return r->cell == CELL_TANH ? 1 : r->cell == CELL_GRU ? 3 : 4;
+}
+
+/* Of what is kept of a step for each unit. */
+static inline int64_t
+kept_of(const recurrent *r)
+{
+    return r->cell == CELL_TANH ? 1 : 4;
+}
+
+/* The index of step `at` along the sequence. */
+static inline int64_t
+time_of(const recurrent *r, int64_t at)
+{
+    return r->reverse ? r->steps - 1 - at : at;
+}
+
+enum { LANES_IN_TASK = 1 << 14 };
+
+/* Rows of a step in one task. */
+static inline int64_t
+rows_in_task(const recurrent *r)
+{
+    return 1 + LANES_IN_TASK / (r->units + 1);
+}
+
+#define S f32
+#define REAL float
+#include "recurrent_of.h"
+#undef REAL
+#undef S
+
+#define S f64
+#define REAL double
+#include "recurrent_of.h"
+#undef REAL
+#undef S
+
+#endif
