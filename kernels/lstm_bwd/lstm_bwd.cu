@@ -1,0 +1,43 @@
+// Gradients of lstm on CUDA, one launch a step (see steps.cuh).
+#include <aicf_ops/lstm_bwd.h>
+
+#include "../recurrent/steps.cuh"
+
+#define LAUNCHER(T, suffix)                                                                    \
+    aicf_status aicf_cuda_lstm_bwd_steps_##suffix(                                             \
+        const T *x, const T *h0, const T *c0, const T *w_ih, const T *w_hh, const T *fwd,      \
+        const T *gates, const T *cells, const T *g_out, const T *g_hn, const T *g_cn, T *gx,   \
+        T *gh0, T *gc0, T *gw_ih, T *gw_hh, T *gb, int64_t S, int64_t N, int64_t D, int64_t H, \
+        bool reverse, void *workspace, aicf_stream stream)                                     \
+    {                                                                                          \
+        using namespace aicf;                                                                  \
+        return recurrent::launch_backward<device_t<T>, recurrent::cell::lstm>(                 \
+            {S,                                                                                \
+             N,                                                                                \
+             D,                                                                                \
+             H,                                                                                \
+             reverse,                                                                          \
+             device(x),                                                                        \
+             device(h0),                                                                       \
+             device(c0),                                                                       \
+             device(w_ih),                                                                     \
+             device(w_hh),                                                                     \
+             device(fwd),                                                                      \
+             device(gates),                                                                    \
+             device(cells),                                                                    \
+             device(g_out),                                                                    \
+             device(g_hn),                                                                     \
+             device(g_cn),                                                                     \
+             device(gx),                                                                       \
+             device(gh0),                                                                      \
+             device(gc0),                                                                      \
+             device(gw_ih),                                                                    \
+             device(gw_hh),                                                                    \
+             device(gb),                                                                       \
+             nullptr},                                                                         \
+            workspace, stream);                                                                \
+    }
+
+LAUNCHER(float, f32)
+LAUNCHER(aicf_f16, f16)
+LAUNCHER(aicf_bf16, bf16)
