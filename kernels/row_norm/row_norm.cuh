@@ -1,7 +1,8 @@
 // layer_norm and rms_norm over the rows of a dense matrix (cuda), f32, f16 and bf16, computed in
 // f32: out = (x - mean) * rstd * weight + bias, of rms_norm without mean and bias. out may be
 // exactly x; any addresses. Bound by bytes: x is read once while a row fits into the registers of a
-// block (aicf/cuda/rows.cuh) or a cluster (aicf/cuda/rows_ahead.cuh), else it is streamed twice.
+// block (aicf/cuda/rows.cuh) or the shared memory of a cluster (aicf/cuda/steady.cuh), else it is
+// streamed twice.
 //
 // The sums of x - k and of its square are taken about a k near the mean: that of 16 elements from
 // all over the row. Where the mean is further from k than the standard deviation, which would cost
@@ -154,6 +155,33 @@ template <typename T> struct weights {
         weight = coefficients::load_pack(p.weight + i);
         if (kCentred) {
             bias = coefficients::load_pack(p.bias + i);
+        }
+    }
+
+    // Of any phase; what is not there weighs nothing.
+    __device__ void load_anywhere(const operands<T> &p, int i)
+    {
+        float one[kPackSize<T>];
+#pragma unroll
+        for (float &w : one) {
+            w = 1.0f;
+        }
+        const T *w = p.weight, *b = p.bias;
+        weight = w ? coefficients::load(w + i, w, w + p.shape.n) : repack(one, T{});
+        if (kCentred) {
+            bias = b ? coefficients::load(b + i, b, b + p.shape.n) : words{};
+        }
+    }
+
+    // Lets nothing that was computed of them be kept from one row to the next: twice the registers.
+    __device__ void forget()
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            ptx::opaque(weight.word[i]);
+            if (kCentred) {
+                ptx::opaque(bias.word[i]);
+            }
         }
     }
 

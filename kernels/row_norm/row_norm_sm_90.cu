@@ -1,259 +1,207 @@
 // layer_norm and rms_norm (cuda) where a row fits into a cluster: see row_norm.cuh for what is
-// computed. Rows of f32 by aicf/cuda/parts.cuh; those of 16 bits, which would be bound by its
-// instructions, in the registers of a cluster (aicf/cuda/rows.cuh).
+// computed, and aicf/cuda/steady.cuh. Where x and out have not one phase, in the registers of a
+// cluster (aicf/cuda/rows.cuh).
 #include "row_norm.cuh"
 
-#include <aicf/cuda/parts.cuh>
+#include <aicf/cuda/steady.cuh>
 
 namespace aicf::AICF_OP {
+
+// ---- rows of one phase --------------------------------------------------------------------------
+
+using form = steady::form<8, 1, 1>;
+
+template <typename T> struct passing {
+    using combine = rows::add;
+    static constexpr int kTensors = form::kTensors;
+
+    const operands<T> &p;
+    const steady::plan &s;
+    steady::mail<rows::add> &more; // for rows that are taken again
+    steady::place<T> mine;
+    weights<T> of[form::kPacks];
+    float weight = 1.0f, bias = 0.0f; // of the edge
+    T coming = T(), edge_coming = T();
+    float near = 0.0f, near_before = 0.0f;
+    T edge = T(), edge_before = T();
+    int times = 0;
+
+    __device__
+    passing(const operands<T> &operands, const steady::plan &plan, steady::mail<rows::add> &room)
+        : p(operands), s(plan), more(room), mine(operands.x, plan)
+    {
+        more.begin();
+    }
+
+    __device__ void fetch(int i, char *stage, uint64_t *full) const
+    {
+        mine.fetch(p.x, s, i, stage, full);
+    }
+
+    __device__ void prepare()
+    {
+        bool even = weighed(p, p.x + mine.row(0, s) * p.shape.n); // then all at once
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            if (even && mine.at.has(k)) {
+                of[k].load(p, mine.at.first + k * mine.at.step);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            if (!even && mine.at.has(k)) {
+                of[k].load_anywhere(p, mine.at.first + k * mine.at.step);
+            }
+        }
+        if (mine.at.edge >= 0) {
+            weight = p.weight ? coefficients::load_one(p.weight + mine.at.edge) : 1.0f;
+            bias = kCentred && p.bias ? coefficients::load_one(p.bias + mine.at.edge) : 0.0f;
+        }
+    }
+
+    // As it lies in memory: else a step would wait for it.
+    __device__ void look(int i)
+    {
+        const T *x = p.x + mine.row(i, s) * p.shape.n;
+        if (kCentred) {
+            coming = x[threadIdx.x % kLooks * static_cast<int64_t>(p.shape.n) / kLooks];
+        }
+        edge_coming = rows::edge_of(x, mine.at);
+    }
+
+    __device__ void next()
+    {
+        near_before = near;
+        edge_before = edge;
+        edge = edge_coming;
+        if (kCentred) {
+            float seen[1][1] = {{to_f32(coming)}};
+            terms t[1];
+            begin_near(seen, t);
+            near = t[0].near;
+        }
+    }
+
+    // Of the deviations; where kScaled is false, t.scale is 1.
+    template <bool kScaled>
+    __device__ void sum_by(const char *stage, T at_edge, const terms &t, float (&sum)[1][2]) const
+    {
+        float chains[2][kChains] = {};
+        auto take = [&](int chain, float v) {
+            float d = kCentred ? t.deviation(v) : kScaled ? v * t.scale : v;
+            chains[0][chain] += kCentred ? d : 0.0f;
+            chains[1][chain] = fmaf(d, d, chains[1][chain]);
+        };
+        words next = mine.pack(stage, 0);
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            words now = next;
+            if (k + 1 < form::kPacks) {
+                next = mine.pack(stage, k + 1);
+            }
+            if (mine.at.has(k)) {
+                float x[kPackSize<T>];
+                unpack(now, x, T{});
+#pragma unroll
+                for (int lane = 0; lane < kPackSize<T>; lane++) {
+                    take(lane % kChains, x[lane]);
+                }
+            }
+        }
+        if (mine.at.edge >= 0) {
+            take(0, to_f32(at_edge));
+        }
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            sum[0][j] = chains[j][0] + chains[j][1];
+        }
+        rows::reduce_lanes(sum, rows::kWarp, rows::add{});
+    }
+
+    __device__ void add_up(const char *stage, float (&sum)[1][2]) const
+    {
+        terms t;
+        t.near = near;
+        sum_by<false>(stage, edge, t, sum);
+    }
+
+    __device__ void finish(int i, const char *stage, float (&sum)[1][2])
+    {
+        terms t;
+        bool moved = false;
+        t.near = s.parts > 1 ? near_before : near;
+        T at_edge = s.parts > 1 ? edge_before : edge;
+        t.settle(sum[0], p.share, p.eps);
+#pragma unroll 1
+        while (t.again(moved)) { // all blocks alike
+            sum_by<true>(stage, at_edge, t, sum);
+            more.put(times, sum);
+            __syncthreads();
+            if (s.parts > 1 && threadIdx.x < rows::kWarp) {
+                more.send(times);
+            }
+            more.get(times, s.parts, sum);
+            times++;
+            t.settle(sum[0], p.share, p.eps);
+        }
+
+        T *out = p.out + mine.row(i, s) * p.shape.n;
+        words next = mine.pack(stage, 0);
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            words now = next;
+            if (k + 1 < form::kPacks) {
+                next = mine.pack(stage, k + 1);
+            }
+            if (mine.at.has(k)) {
+                float x[kPackSize<T>], y[kPackSize<T>];
+                unpack(now, x, T{});
+                normalise(t, x, y);
+                of[k].forget();
+                of[k].apply(y);
+                rows::store_values(out + mine.at.first + k * mine.at.step, true, y);
+            }
+        }
+        if (mine.at.edge >= 0) {
+            float x[1] = {to_f32(at_edge)}, y[1];
+            normalise(t, x, y);
+            y[0] = kCentred ? fmaf(y[0], weight, bias) : y[0] * weight;
+            out[mine.at.edge] = of_f32<T>(y[0]);
+        }
+        if (threadIdx.x == 0 && mine.part() == 0) {
+            t.save(p, mine.row(i, s));
+        }
+    }
+};
+
+template <typename T>
+__global__ void
+__launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, const steady::plan s)
+{
+    extern __shared__ __align__(kPackBytes) char stages[];
+    __shared__ steady::mail<rows::add> room, more;
+    rows::begin();
+    passing<T> work(p, s, more);
+    steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
+}
 
 // ---- rows in registers --------------------------------------------------------------------------
 
 AICF_ROWS_CLUSTER_KERNEL(operands, kMostPacks)
 
-// A cluster a row that fills it.
-struct whole_cluster_team : rows::cluster_team {
-    using place = rows::whole_span;
-
-    template <typename T> __device__ place span_of(const T *, const rows::shape &, int64_t) const
-    {
-        constexpr int kSize = kPackSize<T>;
-        int threads = static_cast<int>(blockDim.x);
-        int begin = static_cast<int>(ptx::cluster_rank()) * threads * kMostPacks;
-        return {(begin + static_cast<int>(threadIdx.x)) * kSize, threads * kSize, true};
-    }
-};
-
-template <typename T>
-__global__ void
-__launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / rows::kBlockPacks)
-    whole_cluster(const operands<T> p)
-{
-    whole_cluster_team team;
-    body<kMostPacks, 1>(p, team);
-}
-
-template <typename T>
-aicf_status
-run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
-{
-    int64_t packs = N / kPackSize<T>;
-    unsigned parts = 2;
-    while (parts < rows::kClusterBlocks && packs > int64_t{parts} * rows::kBlockPacks) {
-        parts *= 2;
-    }
-    int64_t threads = packs / (parts * kMostPacks);
-    if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
-        L <= kMostBlocks / parts) {
-        return launch_cluster(
-            whole_cluster<T>, static_cast<unsigned>(L) * parts, static_cast<unsigned>(threads),
-            parts, stream, p);
-    }
-    return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
-}
-
-// ---- rows that come ahead -----------------------------------------------------------------------
-
-using parts::kPer;
-constexpr int kWords = 16; // of a thread
-
-template <int kCount> struct columns_of {
-    float w[kCount], b[kCount];
-};
-
-// What a block does with its columns of the rows team, team + teams, ...
-template <typename T> struct work {
-    const operands<T> &p;
-    parts::mail &more; // for rows that are taken again
-    int64_t team, teams, times = 0;
-    parts::part<T, kWords> mine;
-    columns_of<kPer<T>> of[kWords];
-    columns_of<1> last;
-    float coming = 0.0f;
-    terms now, before;
-
-    __device__ work(
-        const operands<T> &operands, const parts::plan &s, parts::mail &room, int64_t index,
-        int64_t all)
-        : p(operands), more(room), team(index), teams(all), mine(operands.shape.n, s.share)
-    {
-        mine.each([&](int k, int column) {
-#pragma unroll
-            for (int i = 0; i < kPer<T>; i++) {
-                weigh(of[k].w[i], of[k].b[i], mine.first + column + i);
-            }
-        });
-        if (mine.has_last()) {
-            weigh(last.w[0], last.b[0], p.shape.n - 1);
-        }
-        more.begin();
-    }
-
-    __device__ void weigh(float &w, float &b, int64_t column) const
-    {
-        w = p.weight ? to_f32(p.weight[column]) : 1.0f;
-        b = kCentred && p.bias ? to_f32(p.bias[column]) : 0.0f;
-    }
-
-    __device__ int64_t row(int64_t i) const
-    {
-        return team + i * teams;
-    }
-
-    // The first of the block's elements of row i of this team.
-    __device__ int64_t at(int64_t i) const
-    {
-        return row(i) * p.shape.n + mine.first;
-    }
-
-    __device__ void fetch(int64_t i, char *stage, uint64_t *full) const
-    {
-        int lane = static_cast<int>(threadIdx.x) % rows::kWarp;
-        uint32_t barrier = ptx::shared_address(full);
-        if (mine.count == 0) { // more blocks than columns
-            if (lane == 0) {
-                ptx::barrier_expect(barrier, 0);
-            }
-            return;
-        }
-        parts::transfer<T> x(p.x, p.shape.count * p.shape.n, at(i), mine.count);
-        if (lane == 0) {
-            ptx::barrier_expect(barrier, x.bytes());
-            x.copy(stage, barrier);
-        }
-        x.copy_ends(stage, lane);
-    }
-
-    __device__ void look(int64_t i)
-    {
-        if (kCentred) {
-            coming = AICF_OP::look(p.x + row(i) * p.shape.n, p.shape.n);
-        }
-    }
-
-    __device__ void next()
-    {
-        before.near = now.near;
-        if (kCentred) {
-            float seen[1][1] = {{coming}};
-            terms t[1];
-            begin_near(seen, t);
-            now.near = t[0].near;
-        }
-    }
-
-    // Whether words of a row's part may not start where words of memory do.
-    __device__ bool odd(int64_t i) const
-    {
-        return kPer<T> > 1 && ((parts::phase(p.x + at(i)) | parts::phase(p.out + at(i))) & 2);
-    }
-
-    // Of the deviations; where kScaled is false, t.scale is 1.
-    template <bool kOdd, bool kScaled>
-    __device__ void sum_by(const terms &t, const char *x_at, float (&sum)[2])
-    {
-        auto take = [&](float x) {
-            float d = kCentred ? t.deviation(x) : kScaled ? x * t.scale : x;
-            sum[0] += kCentred ? d : 0.0f;
-            sum[1] = fmaf(d, d, sum[1]);
-        };
-        mine.each_group([&](int, int column) {
-            float x[kPer<T>];
-            parts::read<kOdd>(x_at + column * sizeof(T), x, T{});
-            for (float v : x) {
-                take(v);
-            }
-        });
-        if (mine.has_last()) {
-            take(to_f32(reinterpret_cast<const T *>(x_at)[mine.count - 1]));
-        }
-    }
-
-    __device__ void add_up(int64_t i, const char *stage, float (&sum)[2])
-    {
-        const char *x = stage + parts::phase(p.x + at(i));
-        if (odd(i)) {
-            sum_by<true, false>(now, x, sum);
-        } else {
-            sum_by<false, false>(now, x, sum);
-        }
-    }
-
-    template <bool kOdd> __device__ void write_by(const char *x_at, T *out)
-    {
-        mine.template map<kOdd>(out, true, [&](int k, int column, float(&y)[kPer<T>]) {
-            float x[kPer<T>];
-            parts::read<kOdd>(x_at + column * sizeof(T), x, T{});
-            normalise(before, x, y);
-#pragma unroll
-            for (int i = 0; i < kPer<T>; i++) {
-                y[i] = kCentred ? fmaf(y[i], of[k].w[i], of[k].b[i]) : y[i] * of[k].w[i];
-            }
-        });
-        if (mine.has_last()) {
-            float x[1] = {to_f32(reinterpret_cast<const T *>(x_at)[mine.count - 1])}, y[1];
-            normalise(before, x, y);
-            out[mine.count - 1] = of_f32<T>(fmaf(y[0], last.w[0], last.b[0]));
-        }
-    }
-
-    __device__ void finish(int64_t i, const char *stage, const float (&sum)[2])
-    {
-        const char *x = stage + parts::phase(p.x + at(i));
-        bool moved = false;
-        before.scale = 1.0f;
-        before.settle(sum, p.share, p.eps);
-#pragma unroll 1
-        while (before.again(moved)) { // all blocks alike
-            float part[1][2] = {}, all[2];
-            sum_by<true, true>(before, x, part[0]);
-            more.put(times, part);
-            __syncthreads();
-            if (threadIdx.x < rows::kWarp) {
-                more.send(times);
-            }
-            more.get(times, all);
-            times++;
-            before.settle(all, p.share, p.eps);
-        }
-        if (odd(i)) {
-            write_by<true>(x, p.out + at(i));
-        } else {
-            write_by<false>(x, p.out + at(i));
-        }
-        if (threadIdx.x == 0 && ptx::cluster_rank() == 0) {
-            before.save(p, row(i));
-        }
-    }
-};
-
-template <typename T>
-__global__ void
-__launch_bounds__(parts::kThreads, 1) stay(const operands<T> p, const parts::plan s)
-{
-    extern __shared__ __align__(kPackBytes) char stages[];
-    __shared__ parts::mail room, more;
-    int64_t team = blockIdx.x / static_cast<unsigned>(s.parts), L = p.shape.count;
-    int64_t teams = gridDim.x / static_cast<unsigned>(s.parts);
-    rows::begin();
-    work<T> mine(p, s, more, team, teams);
-    parts::over_rows(mine, (L - team + teams - 1) / teams, s, stages, room);
-}
-
 template <typename T>
 aicf_status
 run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
 {
+    steady::plan s;
     if (L == 0 || N == 0) {
         return aicf_ok();
     }
-    if constexpr (sizeof(T) == 2) {
-        return run_held_by_clusters(p, L, N, stream);
-    } else {
-        parts::plan s = parts::plan_for<kWords, 1>(L, N, sizeof(T));
-        int64_t teams = parts::clusters_at_once(stay<T>, s);
-        return parts::launch(stay<T>, teams < L ? teams : L, s, stream, p, s);
+    if (phase_of(p.x) == phase_of(p.out) &&
+        steady::plan_for<form>(pass<T>, p.shape, sizeof(T), s)) {
+        return steady::launch<form>(pass<T>, s, stream, p, s);
     }
+    return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
 }
 
 } // namespace aicf::AICF_OP

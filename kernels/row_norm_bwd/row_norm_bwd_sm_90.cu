@@ -228,10 +228,11 @@ aicf_status
 run_cluster(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
 {
     parts::plan s = parts::plan_for<kWords<T>, 2>(p.L, p.N, sizeof(T));
-    int64_t teams = parts::clusters_at_once(cluster<T>, s), most = most_teams(p.L, p.N);
+    parts::blocks b = parts::blocks_of(s, stream);
+    int64_t teams = parts::clusters_at_once(cluster<T>, b), most = most_teams(p.L, p.N);
     teams = teams < most ? teams : most;
     return launch_both(
-        p, out, teams, stream, [&] { return parts::launch(cluster<T>, teams, s, stream, p, s); });
+        p, out, teams, stream, [&] { return parts::launch(cluster<T>, teams, b, p, s); });
 }
 
 } // namespace aicf::AICF_OP

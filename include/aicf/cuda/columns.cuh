@@ -14,19 +14,7 @@ constexpr int kMine = 16;         // columns of a thread at most
 constexpr int kMostThreads = 512; // of a block
 constexpr int64_t kMachine = 132; // multiprocessors of the machines that workspaces are made for
 
-// Those of the current device.
-inline int64_t
-multiprocessors()
-{
-    int device = 0, count = 0;
-    bool known =
-        cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-    if (!known) {
-        cudaGetLastError(); // the launch says what is wrong
-    }
-    return known ? count : kMachine;
-}
+using rows::multiprocessors;
 
 // ---- units --------------------------------------------------------------------------------------
 

@@ -30,11 +30,18 @@ struct plan {
 
 constexpr int kDevices = 16;
 
-// Clusters of so many whole multiprocessors that the largest machines have room for.
-inline int64_t
-clusters(int parts)
+// A launch of clusters of so many blocks.
+struct blocks {
+    int parts;
+    unsigned threads;
+    int shared; // bytes of a block, the same at each launch of a kernel
+    aicf_stream stream;
+};
+
+inline blocks
+blocks_of(const plan &s, aicf_stream stream)
 {
-    return parts == 2 ? 66 : 128 / parts;
+    return {s.parts, kThreads, kStageBytes, stream};
 }
 
 // Of L rows of N elements in kTensors tensors, of which a thread has kWords words at most; few rows
@@ -45,10 +52,11 @@ plan_for(int64_t L, int64_t N, int item)
 {
     constexpr int kMost = kThreads * kWords * kWordBytes; // bytes of a block's columns
     static_assert(kLeastStages * kTensors * (kMost + 2 * kPackBytes) <= kStageBytes, "");
+    int64_t machine = rows::multiprocessors();
     plan s;
     s.parts = 2;
     while (s.parts < rows::kClusterBlocks &&
-           (N * item > int64_t{s.parts} * kMost || L <= clusters(2 * s.parts))) {
+           (N * item > int64_t{s.parts} * kMost || L * 2 * s.parts <= machine)) {
         s.parts *= 2;
     }
     s.share = static_cast<int>(ceil_div(ceil_div(N, s.parts), kPackBytes) * kPackBytes);
@@ -58,52 +66,56 @@ plan_for(int64_t L, int64_t N, int item)
     return s;
 }
 
-// A launch of `clusters` clusters.
 struct configuration {
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t how = {};
 
-    configuration(const plan &s, int64_t clusters, aicf_stream stream)
+    configuration(const blocks &b, int64_t clusters)
     {
-        attributes[0].id = cudaLaunchAttributeClusterDimension;
-        attributes[0].val.clusterDim.x = static_cast<unsigned>(s.parts);
-        attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-        attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[1].val.programmaticStreamSerializationAllowed = 1;
-        how.gridDim = dim3(static_cast<unsigned>(clusters * s.parts));
-        how.blockDim = dim3(kThreads);
-        how.dynamicSmemBytes = static_cast<size_t>(s.stages) * static_cast<size_t>(s.bytes);
-        how.stream = reinterpret_cast<cudaStream_t>(stream);
+        int count = 0;
+        if (b.parts > 1) {
+            cudaLaunchAttribute &cluster = attributes[count++];
+            cluster.id = cudaLaunchAttributeClusterDimension;
+            cluster.val.clusterDim.x = static_cast<unsigned>(b.parts);
+            cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        }
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count].val.programmaticStreamSerializationAllowed = 1;
+        count += launches_overlap() ? 1 : 0;
+        how.gridDim = dim3(static_cast<unsigned>(clusters * b.parts));
+        how.blockDim = dim3(b.threads);
+        how.dynamicSmemBytes = static_cast<size_t>(b.shared);
+        how.stream = reinterpret_cast<cudaStream_t>(b.stream);
         how.attrs = attributes;
-        how.numAttrs = launches_overlap() ? 2 : 1;
+        how.numAttrs = static_cast<unsigned>(count);
     }
     configuration(const configuration &) = delete;
 };
 
 // How many clusters of a kernel run at once on the current device: groups of multiprocessors differ
-// in size. Asked once a kernel, device and size of a cluster.
+// in size. Asked once a kernel, device and size of a cluster, of the most threads.
 template <typename... P>
 int64_t
-clusters_at_once(void (*kernel)(P...), const plan &s)
+clusters_at_once(void (*kernel)(P...), const blocks &b)
 {
     static int known[kDevices][rows::kClusterBlocks + 1];
     int device = 0, count = 0;
     bool keeps = cudaGetDevice(&device) == cudaSuccess && device >= 0 && device < kDevices;
     if (keeps) {
-        count = __atomic_load_n(&known[device][s.parts], __ATOMIC_RELAXED);
+        count = __atomic_load_n(&known[device][b.parts], __ATOMIC_RELAXED);
     }
     if (count > 0) {
         return count;
     }
-    configuration one(s, 1, {});
+    configuration one(b, 1);
     one.how.numAttrs = 1;
-    if (allow_shared(kernel, kStageBytes).kind ||
+    if (allow_shared(kernel, b.shared).kind ||
         cudaOccupancyMaxActiveClusters(&count, kernel, &one.how) != cudaSuccess || count < 1) {
         cudaGetLastError();
-        return clusters(s.parts); // the launch says what is wrong
+        return 1; // the launch says what is wrong
     }
     if (keeps) {
-        __atomic_store_n(&known[device][s.parts], count, __ATOMIC_RELAXED);
+        __atomic_store_n(&known[device][b.parts], count, __ATOMIC_RELAXED);
     }
     return count;
 }
@@ -111,15 +123,13 @@ clusters_at_once(void (*kernel)(P...), const plan &s)
 // Launches `kernel`, which starts with rows::begin(), by so many clusters.
 template <typename... P>
 aicf_status
-launch(
-    void (*kernel)(P...), int64_t teams, const plan &s, aicf_stream stream,
-    typename exactly<P>::type... args)
+launch(void (*kernel)(P...), int64_t clusters, const blocks &b, typename exactly<P>::type... args)
 {
-    aicf_status status = allow_shared(kernel, kStageBytes);
+    aicf_status status = allow_shared(kernel, b.shared);
     if (status.kind) {
         return status;
     }
-    configuration all(s, teams, stream);
+    configuration all(b, clusters);
     void *pointers[] = {const_cast<void *>(static_cast<const void *>(&args))...};
     cudaError_t error =
         cudaLaunchKernelExC(&all.how, reinterpret_cast<const void *>(kernel), pointers);

@@ -71,6 +71,20 @@ constexpr int kLanesBlock = 128;
 constexpr int kStayPacks = 8;          // of a thread of a block that stays
 constexpr int64_t kEnoughBlocks = 264; // two a multiprocessor of the largest machines
 
+// Multiprocessors of the current device.
+inline int64_t
+multiprocessors()
+{
+    int device = 0, count = 0;
+    bool known =
+        cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    if (!known) {
+        cudaGetLastError(); // the launch says what is wrong
+    }
+    return known ? count : 1;
+}
+
 inline unsigned
 threads_for(int64_t packs, int each)
 {
