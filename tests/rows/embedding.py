@@ -62,6 +62,7 @@ def refused_embedding(t: Maker) -> list[tuple[Sample, str]]:
         (sample(t(3, 4), t(2)), "idx"),
         (sample(t(3), t.ints(0, 3, 2)), "weight"),
         (sample(t(3, 4), t.ints(0, 3, 2), padding_idx=-2), "padding_idx"),
+        (sample(t(3, 4), t.ints(0, 3, 2), padding_idx=3), "padding_idx"),
     ]
 
 
@@ -69,6 +70,7 @@ def refused_bwd(t: Maker) -> list[tuple[Sample, str]]:
     return [
         (sample(t(3, 4), t.ints(0, 3, 2), V=3), "idx"),
         (sample(t(2, 4), t.ints(0, 3, 2), V=-1), "V"),
+        (sample(t(2, 4), t.ints(0, 3, 2), V=3, padding_idx=3), "padding_idx"),
     ]
 
 
