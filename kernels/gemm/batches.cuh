@@ -1,5 +1,4 @@
-// Problems of 16-bit elements, whichever, on the host: their batch dims, merged and ordered for
-// maps that have one.
+// Problems on the host: their batch dims, merged and ordered for maps that have one.
 #ifndef AICF_GEMM_BATCHES_CUH
 #define AICF_GEMM_BATCHES_CUH
 
@@ -21,8 +20,9 @@ halves_of(
 }
 
 // `by` matrices further along a batch dim.
-inline void
-advance(halves &p, int dim, int64_t by)
+template <typename T>
+void
+advance(problem<T> &p, int dim, int64_t by)
 {
     p.a += by * p.a_batch[dim];
     p.b += by * p.b_batch[dim];
@@ -31,8 +31,9 @@ advance(halves &p, int dim, int64_t by)
 }
 
 // Batch dim `from` of p as dim `to`.
-inline void
-move_batch(halves &p, int from, int to)
+template <typename T>
+void
+move_batch(problem<T> &p, int from, int to)
 {
     p.batch_sizes[to] = p.batch_sizes[from];
     p.a_batch[to] = p.a_batch[from];
@@ -41,8 +42,9 @@ move_batch(halves &p, int from, int to)
     p.out_batch[to] = p.out_batch[from];
 }
 
-inline bool
-continues(const halves &p, int inner, int outer)
+template <typename T>
+bool
+continues(const problem<T> &p, int inner, int outer)
 {
     int64_t size = p.batch_sizes[inner];
     return p.a_batch[outer] == p.a_batch[inner] * size &&
@@ -52,8 +54,9 @@ continues(const halves &p, int inner, int outer)
 }
 
 // Dims of one matrix go; neighbours that all operands walk as one dim become one.
-inline void
-merge_batches(halves &p)
+template <typename T>
+void
+merge_batches(problem<T> &p)
 {
     int rank = 0;
     for (int dim = 0; dim < p.batch_rank; dim++) {
@@ -71,8 +74,9 @@ merge_batches(halves &p)
 }
 
 // The dim that the maps have is dim 0 after this: the longest that no operand walks backwards.
-inline void
-choose_mapped(halves &p)
+template <typename T>
+void
+choose_mapped(problem<T> &p)
 {
     int best = -1;
     for (int dim = 0; dim < p.batch_rank; dim++) {

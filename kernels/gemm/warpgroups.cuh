@@ -171,8 +171,8 @@ load_slab(
     }
 }
 
-// One thread: fills the stages for all of this block's tiles.
-template <class S, bool kATurned, bool kBTurned>
+// One thread: fills the stages for all of this block's tiles; kK: k of a slab.
+template <class S, bool kATurned, bool kBTurned, int kK = kDepth>
 __device__ inline void
 produce(
     const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b, const plan &p,
@@ -184,7 +184,7 @@ produce(
         corner at = corner_of<S>(p, i, rank);
         for (int slab = first_slab<S>(rank); slab < p.slabs; slab += S::kSplit, place.next()) {
             ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
-            load_slab<S, kATurned, kBTurned>(shared, place.stage, a, b, p, at, slab * kDepth, rank);
+            load_slab<S, kATurned, kBTurned>(shared, place.stage, a, b, p, at, slab * kK, rank);
         }
     }
 }

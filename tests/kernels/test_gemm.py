@@ -33,10 +33,10 @@ SIZES = [
 ]  # fmt: skip
 # Kernels that take rows and addresses on 16 bytes alone; and one that takes large sizes alone.
 ALIGNED = ("mma", "wgmma")
-LARGE = ("padded",)
+LARGE = ("padded", "wgmma_tf32", "turned_tf32")
 # Those that run where the caller allows tf32 alone, and what that may cost: each operand is rounded
 # to 11 bits.
-TF32 = ("mma_tf32",)
+TF32 = ("mma_tf32", "wgmma_tf32", "turned_tf32")
 EPS_TF32 = 2.0**-10
 # Rows or columns with a unit stride, with and without gaps.
 LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
@@ -124,42 +124,136 @@ def test_f32_by_tiles_and_parts(first: str, second: str) -> None:
         check(a, b, "f32", kernel="fma", what=f"{first} {second}")
 
 
-# Tiles of both sizes, whole and cut, more slabs than stages, a vector.
+# Tiles of all sizes, whole and cut, more slabs than stages, a vector.
 TF32_SIZES = [
     (1500, 1544, 148), (1501, 1541, 147), (64, 128, 512), (130, 67, 333), (1, 300, 77), (16, 16, 8)
 ]  # fmt: skip
+# The same for tiles of warpgroups: few rows, one of each, a wave and more of pairs.
+WGMMA_TF32_SIZES = [
+    (33, 4096, 1000), (64, 64, 32), (65, 129, 36), (300, 263, 100), (129, 2049, 520),
+    (2056, 2047, 136), (4100, 4097, 72),
+]  # fmt: skip
+
+
+def has_tf32(kernel: str) -> None:
+    built = importlib.import_module("aicf_cuda.gemm").capability["built"]
+    hopper = torch.cuda.get_device_capability() == (9, 0)
+    if not built[kernel] or not (hopper or kernel == "mma_tf32"):
+        pytest.skip(f"gpu: {kernel} was not built, or not for this GPU")
 
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-gemm-tf32")
 @pytest.mark.parametrize("second", LAYOUTS)
 @pytest.mark.parametrize("first", LAYOUTS)
-def test_tf32_by_every_kernel(first: str, second: str) -> None:
-    """Operands of all layouts, on 16 bytes and off."""
-    for kernel in set(TF32) & set(kernels_of("f32", "cuda")):
-        for m, n, k in TF32_SIZES:
-            a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
+def test_tf32_of_all_layouts(first: str, second: str) -> None:
+    """On 16 bytes and off; those that copy what does not fit take large ones alone."""
+    has_tf32("turned_tf32")
+    for m, n, k in TF32_SIZES:
+        a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
+        for kernel in ("mma_tf32", "turned_tf32") if m * n * k >= 2**22 else ("mma_tf32",):
             check(a, b, "f32", kernel=kernel, what=f"{first} {second}")
 
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-gemm-tf32")
-def test_tf32_rounds_to_the_nearest() -> None:
-    """11 bits stay, and the rest is not cut off; a half of the last goes away from 0."""
+@pytest.mark.parametrize("sizes", WGMMA_TF32_SIZES, ids=str)
+def test_tf32_by_warpgroups(sizes: tuple[int, int, int]) -> None:
+    """Each epilogue once; c and the out at odd addresses and pitches, and on pairs."""
+    has_tf32("wgmma_tf32")
+    m, n, k = sizes
+    a, b = random((m, k), "f32", "cuda", seed=1), random((n, k), "f32", "cuda", seed=2).T
+    bias = random((n,), "f32", "cuda", seed=3)
+    for i, act in enumerate(("none", "relu", "gelu")):
+        layout = ("dense", "pitched", "odd")[i]
+        c = random((m, n), "f32", "cuda", layout, seed=4)
+        out = empty((m, n), "f32", "cuda", layout).fill_(math.nan)
+        check(a, b, "f32", kernel="wgmma_tf32", act=act, out=out)
+        more: dict[str, Any] = {"bias": bias, "c": c, "beta": 0.5, "alpha": -2.0}
+        check(a, b, "f32", kernel="wgmma_tf32", act=act, **more)
+        call("gemm", "f32", a, b, bias, c, out, beta=0.5, alpha=-2.0, act=act, precision="tf32")
+        call("gemm", "f32", a, b, bias, c, c, beta=0.5, alpha=-2.0, act=act, precision="tf32")
+        assert torch.equal(out, c)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32")
+@pytest.mark.parametrize(
+    "batches", [((3,), (3,)), ((5,), ()), ((), (5,)), ((2, 1), (1, 3))], ids=str
+)
+def test_tf32_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    has_tf32("wgmma_tf32")
+    for m, n, k in [(100, 72, 40), (200, 263, 136)]:
+        a = random((*batches[0], m, k), "f32", "cuda", seed=1)
+        b = random((*batches[1], n, k), "f32", "cuda", seed=2).mT
+        for kernel in ("wgmma_tf32", "mma_tf32"):
+            check(a, b, "f32", kernel=kernel)
+        x, y = a.mT.contiguous().mT, b.contiguous()
+        for kernel in ("turned_tf32", "mma_tf32") if k > 64 else ("mma_tf32",):
+            check(x, y, "f32", kernel=kernel)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32")
+@pytest.mark.parametrize("kernel", TF32)
+def test_tf32_rounds_to_the_nearest(kernel: str) -> None:
+    """11 bits stay, and the rest is not cut off."""
+    has_tf32(kernel)
     last = 2.0**-10
-    for kernel in set(TF32) & set(kernels_of("f32", "cuda")):
-        for given, want in [
-            (1 + last, 1 + last), (1 + 0.75 * last, 1 + last), (1 + 0.25 * last, 1.0),
-            (-1 - 0.75 * last, -1 - last), (1 + 0.5 * last, 1 + last), (math.inf, math.inf),
-        ]:  # fmt: skip
-            a = torch.full((64, 64), given, device="cuda")
-            b = torch.eye(64, 72, device="cuda")
-            if math.isinf(given):
-                b.fill_(1.0)
-            for x, y in ((a, b), (a.T.contiguous().T, b.T.contiguous().T)):
-                out = poisoned((64, 72), "f32", "cuda")
-                call("gemm", "f32", x, y, None, None, out, **named(kernel))
-                assert float(out[0, 0]) == want, (kernel, given)
+    b = torch.eye(256, device="cuda").T
+    for given, want in [
+        (1 + last, 1 + last), (1 + 0.75 * last, 1 + last), (1 + 0.25 * last, 1.0),
+        (-1 - 0.75 * last, -1 - last), (3e38, 3e38),
+    ]:  # fmt: skip
+        a, out = torch.full((256, 256), given, device="cuda"), poisoned((256, 256), "f32", "cuda")
+        call("gemm", "f32", a, b, None, None, out, **named(kernel))
+        assert bool((out - want).abs().max() <= abs(want) * (2.0**-11 if want == 3e38 else 0.0))
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32", "KERNELS-special-values")
+@pytest.mark.parametrize("kernel", TF32)
+def test_tf32_keeps_nan_and_infinity(kernel: str) -> None:
+    has_tf32(kernel)
+    a, b = torch.ones(256, 256, device="cuda"), torch.ones(256, 256, device="cuda").T
+    a[3, 5], a[200, 255], a[77, 0] = math.nan, math.inf, -math.inf
+    # NaN with all bits set, either sign: what a carry out of the rounding would make a zero of.
+    a[90, 7:9] = torch.tensor([0x7FFFFFFF, -1], dtype=torch.int32, device="cuda").view(torch.float)
+    out = poisoned((256, 256), "f32", "cuda")
+    call("gemm", "f32", a, b, None, None, out, **named(kernel))
+    want = torch.full((256, 256), 256.0, device="cuda")
+    want[3], want[90], want[200], want[77] = math.nan, math.nan, math.inf, -math.inf
+    assert_same(array_of(out), array_of(want), kernel)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-tf32", "KERNELS-gemm-bits")
+@pytest.mark.parametrize("kernel", TF32)
+def test_tf32_has_the_same_bits_at_every_run(kernel: str) -> None:
+    """And no others where launches follow each other closely, captured too."""
+    has_tf32(kernel)
+    x = random((1024, 1024), "f32", "cuda", seed=1)
+    w = random((1024, 1024), "f32", "cuda", seed=2).T
+    outs = [torch.empty_like(x) for _ in range(6)]
+    gemm = importlib.import_module("aicf_cuda.gemm")
+
+    def chain() -> None:
+        y = x
+        for out in outs:
+            assert gemm.gemm_f32(y, w, None, None, out, alpha=0.03, **named(kernel))
+            y = out
+
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        chain()
+    graph.replay()
+    first = [out.clone() for out in outs]
+    for _ in range(10):
+        for out in outs:
+            out.fill_(math.nan)
+        chain()
+        assert all(torch.equal(a, b) for a, b in zip(first, outs, strict=True))
 
 
 @pytest.mark.promise("KERNELS-gemm-tf32")

@@ -203,6 +203,26 @@ AICF_WGMMA_TYPES(128, AICF_R64, 64, 65, 66, 67, 68, AICF_D32(0), AICF_D32(32))
 AICF_WGMMA_TYPES(
     256, AICF_R128, 128, 129, 130, 131, 132, AICF_D32(0), AICF_D32(32), AICF_D32(64), AICF_D32(96))
 
+// The same with 8 k of tf32, which the upper 19 bits of each word are; k lies together in both.
+struct tf32 {};
+
+#define AICF_WGMMA_TF32(columns, registers, a, b, p, ...)                                     \
+    template <bool kATurned, bool kBTurned>                                                   \
+    __device__ inline void wgmma(                                                             \
+        float(&d)[columns / 2], uint64_t a_descriptor, uint64_t b_descriptor, bool add, tf32) \
+    {                                                                                         \
+        static_assert(!kATurned && !kBTurned, "k lies together");                             \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                         \
+                     "wgmma.mma_async.sync.aligned.m64n" #columns "k8.f32.tf32.tf32"          \
+                     " {" registers "}, %" #a ", %" #b ", p, 1, 1;\n}"                        \
+                     : __VA_ARGS__                                                            \
+                     : "l"(a_descriptor), "l"(b_descriptor), "r"(static_cast<int>(add)));     \
+    }
+
+AICF_WGMMA_TF32(64, AICF_R32, 32, 33, 34, AICF_D32(0))
+AICF_WGMMA_TF32(128, AICF_R64, 64, 65, 66, AICF_D32(0), AICF_D32(32))
+
+#undef AICF_WGMMA_TF32
 #undef AICF_WGMMA_TYPES
 #undef AICF_WGMMA
 #undef AICF_R128

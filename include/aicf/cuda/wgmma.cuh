@@ -43,7 +43,8 @@ descriptor_of(uint32_t address)
            kSwizzle128 << 62;
 }
 
-// From 16 k to the next in descriptors: 32 bytes along a row, or 16 rows of each panel.
+// From 16 k to the next in descriptors: 32 bytes along a row, whatever lies there, or 16 rows of
+// each panel.
 template <bool kTurned> constexpr int kNext16 = (kTurned ? kStepK * kRowBytes : kStepK * 2) >> 4;
 
 // sums += 64 rows of a times columns of b over one slab; with `first`, over nothing before it.
