@@ -13,7 +13,6 @@ import pytest
 
 from gpu.processes import BUILT, ROOT
 
-
 RUN = """
     import aicf_rt
     from aicf_cuda import add
