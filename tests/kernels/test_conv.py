@@ -87,6 +87,9 @@ CONVS = [
     Conv((3, 24, 9, 8), (128, 24, 3, 2), pad=(0, 1), dilation=(1, 2)),
     Conv((3, 40, 7, 9), (40, 1, 3, 3), (2, 1), (1, 1), groups=40),  # whole packs of channels
     Conv((1, 264, 5, 6), (264, 1, 5, 5), pad=(2, 2), groups=264),
+    Conv((2, 132, 17, 9), (132, 1, 3, 3), pad=(1, 1), groups=132),  # depthwise by strips of rows
+    Conv((3, 36, 30, 18), (36, 1, 3, 3), (2, 2), (1, 0), groups=36),
+    Conv((2, 6, 31, 20), (12, 1, 3, 3), pad=(0, 2), groups=6),
     Conv((2, 12, 9, 8), (16, 12, 3, 3), (2, 1), (1, 1)),  # padded to eights
     Conv((2, 4, 9, 13), (8, 4, 3, 4), (1, 2), (1, 2)),  # columns in pairs
     Conv((1, 2, 6, 12), (16, 2, 2, 5), (3, 2), (0, 1), (2, 1)),

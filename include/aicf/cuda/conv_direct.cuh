@@ -4,7 +4,7 @@
 #ifndef AICF_CUDA_CONV_DIRECT_CUH
 #define AICF_CUDA_CONV_DIRECT_CUH
 
-#include <aicf/cuda/conv.cuh>
+#include <aicf/cuda/conv_strips.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -228,6 +228,12 @@ launch_direct(const aicf_conv &c, aicf_stream stream)
     direct_problem<T> p = direct_problem_of<T>(c);
     if (p.count == 0) {
         return aicf_ok();
+    }
+    const aicf_conv along = forwards(c);
+    strip_way way = strip_way_of<T>(along);
+    if (way.step != 0) {
+        return way.packs ? launch_strips_of_packs<T>(along, way, stream)
+                         : launch_strips_of_columns<T>(along, way, stream);
     }
     if (takes_packs<T>(c)) {
         return c.groups > kPackSize<T> * 16 ? launch_direct_packs<T, 32>(c, p, stream)
