@@ -240,6 +240,16 @@ using namespace conv;
 
 constexpr int kSumThreads = 256;
 
+// The out of sum i.
+template <typename T>
+__device__ inline T *
+out_of_part(const problem<T> &p, digits by_m, digits by_n, int64_t i)
+{
+    int64_t m = by_m.take(i), n = by_n.take(i), where;
+    p.m.find(m, where);
+    return p.out + where + n * p.out_n + i * p.out_group;
+}
+
 // The sums of the splits' parts, in their order.
 template <typename T>
 __global__ void
@@ -255,19 +265,55 @@ sum_parts(const __grid_constant__ problem<T> p, digits by_m, digits by_n)
     for (int split = 0; split < p.splits; split++) {
         sum += p.parts[split * count + i];
     }
-    int64_t m = by_m.take(i), n = by_n.take(i), where;
-    p.m.find(m, where);
-    p.out[where + n * p.out_n + i * p.out_group] = of_f32<T>(sum);
+    *out_of_part(p, by_m, by_n, i) = of_f32<T>(sum);
+}
+
+// Of many parts of few sums: a warp has each kSumWarps-th part of 32 sums, then the warps' are
+// added in order.
+constexpr int kSumWarps = 32, kSumLanes = 32;
+
+template <typename T>
+__global__ void
+__launch_bounds__(kSumWarps *kSumLanes)
+    sum_many_parts(const __grid_constant__ problem<T> p, digits by_m, digits by_n)
+{
+    __shared__ float room[kSumWarps][kSumLanes];
+    int lane = static_cast<int>(threadIdx.x) % kSumLanes;
+    int warp = static_cast<int>(threadIdx.x) / kSumLanes;
+    int64_t count = p.M * p.N * p.groups;
+    int64_t i = static_cast<int64_t>(blockIdx.x) * kSumLanes + lane;
+    float sum = 0.0f;
+    if (i < count) {
+#pragma unroll 8
+        for (int split = warp; split < p.splits; split += kSumWarps) {
+            sum += p.parts[split * count + i];
+        }
+    }
+    room[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || i >= count) {
+        return;
+    }
+    sum = 0.0f;
+#pragma unroll
+    for (int other = 0; other < kSumWarps; other++) {
+        sum += room[other][lane];
+    }
+    *out_of_part(p, by_m, by_n, i) = of_f32<T>(sum);
 }
 
 template <typename T>
 aicf_status
 launch_sum_parts(const problem<T> &p, aicf_stream stream)
 {
+    constexpr int kMany = 64;
     int64_t count = p.M * p.N * p.groups;
+    bool many = p.splits > kMany;
     return aicf::launch(
-        sum_parts<T>, static_cast<unsigned>(ceil_div(count, kSumThreads)), kSumThreads, 0, stream,
-        p, digits_of(p.M, count), digits_of(p.N, count));
+        many ? sum_many_parts<T> : sum_parts<T>,
+        static_cast<unsigned>(ceil_div(count, many ? kSumLanes : kSumThreads)),
+        many ? kSumWarps * kSumLanes : kSumThreads, 0, stream, p, digits_of(p.M, count),
+        digits_of(p.N, count));
 }
 
 // As many as the table's workspace is for, each a multiple of `slab` deep.

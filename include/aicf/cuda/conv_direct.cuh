@@ -332,11 +332,21 @@ template <typename T>
 aicf_status
 launch_direct_places(const aicf_conv &c, void *workspace, aicf_stream stream)
 {
-    constexpr int64_t kLeast = 4096, kMost = 64;
+    constexpr int64_t kLeast = 4096, kMost = 64, kLeastOfStrips = 256, kPartsOfStrips = 1048576;
     problem<T> p = problem_of<T>(c, true);
     int64_t outputs = p.N * p.groups, count = outputs * p.M;
     if (count == 0) {
         return aicf_ok();
+    }
+    const strip_way way = strip_way_of<T>(c);
+    if (way.step != 0 && p.K > 0) {
+        int64_t most = ceil_div(p.K, kLeastOfStrips), filling = kPartsOfStrips / count, parts = 0;
+        filling = filling > kMost ? filling : kMost;
+        most = most < filling ? most : filling;
+        p.parts = static_cast<float *>(workspace);
+        aicf_status status = launch_strip_sums<T>(c, way, p.parts, most, parts, stream);
+        p.splits = static_cast<int>(parts);
+        return status.kind ? status : launch_sum_parts(p, stream);
     }
     int64_t splits = ceil_div(p.K, kLeast) < kMost ? ceil_div(p.K, kLeast) : kMost;
     p.splits = static_cast<int>(splits);
