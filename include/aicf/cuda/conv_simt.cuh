@@ -8,7 +8,10 @@
 #ifndef AICF_CUDA_CONV_SIMT_CUH
 #define AICF_CUDA_CONV_SIMT_CUH
 
+#include <algorithm>
+
 #include <aicf/cuda/conv.cuh>
+#include <aicf/cuda/copy_engine.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -417,8 +420,6 @@ launch_simt_tile(const problem<T> &p, const ways &w, aicf_stream stream)
         simt<T, kTileM, kTileN, kVector, kBlocks>, p, kTileM, kTileN, kThreads, 0, stream, w);
 }
 
-constexpr int64_t kProcessors = 132; // of a large machine
-
 template <int kTileM, int kTileN, typename T>
 int64_t
 count_tiles(const problem<T> &p)
@@ -428,13 +429,13 @@ count_tiles(const problem<T> &p)
 
 template <typename T, int kTileM, int kTileN>
 aicf_status
-launch_simt_shape(const problem<T> &p, const ways &w, aicf_stream stream)
+launch_simt_shape(const problem<T> &p, const ways &w, int processors, aicf_stream stream)
 {
     if (reads_quads(p, w)) {
         return launch_simt_tile<T, kTileM, kTileN, kQuad, 2>(p, w, stream);
     }
     if constexpr (kTileM * kTileN > 8192) {
-        if (count_tiles<kTileM, kTileN>(p) <= kProcessors) {
+        if (count_tiles<kTileM, kTileN>(p) <= processors) {
             return launch_simt_tile<T, kTileM, kTileN, 1, 1>(p, w, stream);
         }
     }
@@ -445,9 +446,9 @@ launch_simt_shape(const problem<T> &p, const ways &w, aicf_stream stream)
 // and by what a product of theirs costs beside the larger ones', in eighths.
 template <int kTileM, int kTileN, typename T>
 int64_t
-cost_of(const problem<T> &p, int64_t eighths)
+cost_of(const problem<T> &p, int processors, int64_t eighths)
 {
-    return ceil_div(count_tiles<kTileM, kTileN>(p), kProcessors) * kTileM * kTileN * eighths;
+    return ceil_div(count_tiles<kTileM, kTileN>(p), processors) * kTileM * kTileN * eighths;
 }
 
 template <typename T>
@@ -455,14 +456,18 @@ aicf_status
 launch_simt(const problem<T> &p, aicf_stream stream)
 {
     ways w = ways_of(p);
-    int64_t square = cost_of<128, 128>(p, 8), tall = cost_of<256, 64>(p, 8);
-    int64_t low = cost_of<128, 64>(p, 11), small = cost_of<64, 64>(p, 14);
-    aicf_status status = square <= tall && square <= low && square <= small
-                             ? launch_simt_shape<T, 128, 128>(p, w, stream)
-                         : tall <= low && tall <= small
-                             ? launch_simt_shape<T, 256, 64>(p, w, stream)
-                         : low <= small ? launch_simt_shape<T, 128, 64>(p, w, stream)
-                                        : launch_simt_shape<T, 64, 64>(p, w, stream);
+    int processors = 0;
+    aicf_status status = count_processors(&processors);
+    if (status.kind) {
+        return status;
+    }
+    int64_t square = cost_of<128, 128>(p, processors, 8), tall = cost_of<256, 64>(p, processors, 8);
+    int64_t low = cost_of<128, 64>(p, processors, 11), small = cost_of<64, 64>(p, processors, 14);
+    int64_t least = std::min({square, tall, low, small});
+    status = least == square ? launch_simt_shape<T, 128, 128>(p, w, processors, stream)
+             : least == tall ? launch_simt_shape<T, 256, 64>(p, w, processors, stream)
+             : least == low  ? launch_simt_shape<T, 128, 64>(p, w, processors, stream)
+                             : launch_simt_shape<T, 64, 64>(p, w, processors, stream);
     return status.kind || !p.parts ? status : launch_sum_parts(p, stream);
 }
 
