@@ -1,5 +1,7 @@
 // conv2d on CUDA without matrix units: `direct` for depthwise convolutions, `igemm` for all others;
 // any strides (see aicf/cuda/conv_direct.cuh and conv_simt.cuh).
+#define AICF_OP conv2d
+
 #include <aicf_ops/conv2d.h>
 
 #include <aicf/cuda/conv_direct.cuh>

@@ -1,5 +1,7 @@
 // conv2d on the matrix units of sm_80 and later (see aicf/cuda/conv_mma.cuh). `padded` brings
 // channels that are not in eights by way of copies in the workspace, with zeros for those missing.
+#define AICF_OP conv2d
+
 #include <aicf_ops/conv2d.h>
 
 #include <aicf/cuda/conv_mma.cuh>

@@ -1,4 +1,6 @@
 // conv2d by warpgroups of sm_90a (see windows.cuh).
+#define AICF_OP conv2d
+
 #include <aicf_ops/conv2d.h>
 
 #include "windows.cuh"

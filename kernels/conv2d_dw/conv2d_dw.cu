@@ -2,6 +2,8 @@
 // `igemm` for all others; any strides (see aicf/cuda/conv_direct.cuh and conv_simt.cuh). Where few
 // blocks would make the gradient, places are split among more, whose sums in f32 are added in a
 // fixed order.
+#define AICF_OP conv2d_dw
+
 #include <aicf_ops/conv2d_dw.h>
 
 #include <aicf/cuda/conv_direct.cuh>

@@ -1,6 +1,8 @@
 // The weight gradient of conv2d on the matrix units of sm_80 and later (see
 // aicf/cuda/conv_mma.cuh). Where few tiles make the gradient, places are split among blocks, whose
 // sums in f32 are added in a fixed order.
+#define AICF_OP conv2d_dw
+
 #include <aicf_ops/conv2d_dw.h>
 
 #include <aicf/cuda/conv_mma.cuh>

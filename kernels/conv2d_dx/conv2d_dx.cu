@@ -1,6 +1,8 @@
 // The input gradient of conv2d on CUDA without matrix units, one launch for each phase of the
 // strides: `direct` for depthwise convolutions, `igemm` for all others; any strides (see
 // aicf/cuda/conv_direct.cuh and conv_simt.cuh).
+#define AICF_OP conv2d_dx
+
 #include <aicf_ops/conv2d_dx.h>
 
 #include <aicf/cuda/conv_direct.cuh>

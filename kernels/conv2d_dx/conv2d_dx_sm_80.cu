@@ -1,5 +1,7 @@
 // The input gradient of conv2d on the matrix units of sm_80 and later, one launch for each phase of
 // the strides (see aicf/cuda/conv_mma.cuh).
+#define AICF_OP conv2d_dx
+
 #include "phases.cuh"
 
 #include <aicf/cuda/conv_mma.cuh>

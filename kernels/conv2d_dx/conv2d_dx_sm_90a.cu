@@ -1,5 +1,7 @@
 // The input gradient of conv2d by warpgroups of sm_90a (see ../conv2d/windows.cuh): where strides
 // are 1, a convolution of gy by the taps in reverse.
+#define AICF_OP conv2d_dx
+
 #include "phases.cuh"
 
 #include "../conv2d/windows.cuh"

@@ -8,7 +8,8 @@
 //
 // Element (m, k) of the field is where the offsets of m and of k add up to; outside of it a zero.
 //
-// Kernels, and what launches them, lie in the namespace of the op that they are compiled for.
+// Kernels, and what launches them, lie in the namespace of the op that they are compiled for, which
+// its source defines as AICF_OP before it includes this.
 #ifndef AICF_CUDA_CONV_CUH
 #define AICF_CUDA_CONV_CUH
 
