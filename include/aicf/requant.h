@@ -1,5 +1,5 @@
-/* From the exact sums of products of 8-bit integers to outs: the epilogue that gemm_i8 and conv2d_i8
-   share, as CPU and CUDA kernels are told of it.
+/* From the exact sums of products of 8-bit integers to outs: the epilogue that gemm_i8 and
+   conv2d_i8 share, as CPU and CUDA kernels are told of it.
 
    In this order, each step rounded to f32, so that the bits are the same everywhere:
 
@@ -42,15 +42,15 @@ aicf_requant_plain(const aicf_requant *r)
 
 /* Expands X(field, its C type, whether it is signed, out, its C type, its dtype) for each pair of
    dtypes. */
-#define AICF_REQUANT_FIELDS(X, ...)         \
-    X(i8, int8_t, true, __VA_ARGS__)        \
+#define AICF_REQUANT_FIELDS(X, ...)  \
+    X(i8, int8_t, true, __VA_ARGS__) \
     X(u8, uint8_t, false, __VA_ARGS__)
-#define AICF_REQUANTS(X)                                \
-    AICF_REQUANT_FIELDS(X, i32, int32_t, AICF_I32)      \
-    AICF_REQUANT_FIELDS(X, i8, int8_t, AICF_I8)         \
-    AICF_REQUANT_FIELDS(X, u8, uint8_t, AICF_U8)        \
-    AICF_REQUANT_FIELDS(X, f32, float, AICF_F32)        \
-    AICF_REQUANT_FIELDS(X, f16, aicf_f16, AICF_F16)     \
+#define AICF_REQUANTS(X)                            \
+    AICF_REQUANT_FIELDS(X, i32, int32_t, AICF_I32)  \
+    AICF_REQUANT_FIELDS(X, i8, int8_t, AICF_I8)     \
+    AICF_REQUANT_FIELDS(X, u8, uint8_t, AICF_U8)    \
+    AICF_REQUANT_FIELDS(X, f32, float, AICF_F32)    \
+    AICF_REQUANT_FIELDS(X, f16, aicf_f16, AICF_F16) \
     AICF_REQUANT_FIELDS(X, bf16, aicf_bf16, AICF_BF16)
 
 #endif

@@ -3,21 +3,20 @@
 
 #include <aicf/cuda/conv_i8.cuh>
 
-#define LAUNCHER(q, T, is_signed, u, U, KIND)                                                    \
-    aicf_status aicf_cuda_conv2d_i8_dp4a_##q##_##u(                                              \
-        const aicf_view *x, const aicf_view *w, const float *x_scale, const float *w_scale,      \
-        const int32_t *x_zero, const int32_t *bias, const float *out_scale,                      \
-        const int32_t *out_zero, const aicf_view *out, int64_t, int64_t, int64_t, int64_t,       \
-        int64_t, int64_t, int64_t, int64_t, int64_t Z, int64_t, int64_t, aicf_conv2d_i8_act act, \
-        const int64_t stride[2], const int64_t pad[2], const int64_t dilation[2],                \
-        int64_t groups, aicf_stream stream)                                                      \
-    {                                                                                            \
-        const aicf_conv c =                                                                      \
-            aicf_conv_of(sizeof(U), x, w, out, stride, pad, dilation, groups);                   \
-        const aicf_requant r = {                                                                 \
-            x_scale, w_scale, out_scale, x_zero, bias,                                           \
-            out_zero, Z, act == AICF_CONV2D_I8_ACT_RELU, is_signed, KIND};                       \
-        return aicf::i8::launch_dp4a(c, r, stream);                                              \
+#define LAUNCHER(q, T, is_signed, u, U, KIND)                                                     \
+    aicf_status aicf_cuda_conv2d_i8_dp4a_##q##_##u(                                               \
+        const aicf_view *x, const aicf_view *w, const float *x_scale, const float *w_scale,       \
+        const int32_t *x_zero, const int32_t *bias, const float *out_scale,                       \
+        const int32_t *out_zero, const aicf_view *out, int64_t, int64_t, int64_t, int64_t,        \
+        int64_t, int64_t, int64_t, int64_t, int64_t Z, int64_t, int64_t, aicf_conv2d_i8_act act,  \
+        const int64_t stride[2], const int64_t pad[2], const int64_t dilation[2], int64_t groups, \
+        aicf_stream stream)                                                                       \
+    {                                                                                             \
+        const aicf_conv c = aicf_conv_of(sizeof(U), x, w, out, stride, pad, dilation, groups);    \
+        const aicf_requant r = {x_scale,   w_scale,  out_scale, x_zero,                           \
+                                bias,      out_zero, Z,         act == AICF_CONV2D_I8_ACT_RELU,   \
+                                is_signed, KIND};                                                 \
+        return aicf::i8::launch_dp4a(c, r, stream);                                               \
     }
 
 AICF_REQUANTS(LAUNCHER)

@@ -4,19 +4,19 @@
 #include <aicf/cpu/conv_i8.h>
 #include <aicf/product.h>
 
-#define LOOP(q, Q, is_signed, u, U, KIND)                                                        \
-    aicf_status aicf_cpu_gemm_i8_loop_##q##_##u(                                                 \
-        const aicf_view *a, const aicf_view *b, const float *a_scale, const float *b_scale,      \
-        const int32_t *a_zero, const int32_t *bias, const float *out_scale,                      \
-        const int32_t *out_zero, const aicf_view *out, int64_t M, int64_t K, int64_t N,          \
-        int64_t S, aicf_gemm_i8_act act, aicf_stream stream)                                     \
-    {                                                                                            \
-        const aicf_conv c = aicf_conv_of_product(sizeof(U), a, b, out, M, K, N);                 \
-        const aicf_requant r = {                                                                 \
-            a_scale, b_scale, out_scale, a_zero, bias,                                           \
-            out_zero, S, act == AICF_GEMM_I8_ACT_RELU, is_signed, KIND};                         \
-        (void)stream;                                                                            \
-        return aicf_i8_run(&c, &r);                                                              \
+#define LOOP(q, Q, is_signed, u, U, KIND)                                                          \
+    aicf_status aicf_cpu_gemm_i8_loop_##q##_##u(                                                   \
+        const aicf_view *a, const aicf_view *b, const float *a_scale, const float *b_scale,        \
+        const int32_t *a_zero, const int32_t *bias, const float *out_scale,                        \
+        const int32_t *out_zero, const aicf_view *out, int64_t M, int64_t K, int64_t N, int64_t S, \
+        aicf_gemm_i8_act act, aicf_stream stream)                                                  \
+    {                                                                                              \
+        const aicf_conv c = aicf_conv_of_product(sizeof(U), a, b, out, M, K, N);                   \
+        const aicf_requant r = {a_scale,   b_scale,  out_scale, a_zero,                            \
+                                bias,      out_zero, S,         act == AICF_GEMM_I8_ACT_RELU,      \
+                                is_signed, KIND};                                                  \
+        (void)stream;                                                                              \
+        return aicf_i8_run(&c, &r);                                                                \
     }
 
 AICF_REQUANTS(LOOP)

@@ -50,7 +50,7 @@ def gemm_i8(
     bias: Any = None, out_scale: Any = None, out_zero: Any = None, act: str = "none",
     dtype: str = "i32",
 ) -> torch.Tensor:  # fmt: skip
-    sums = less_zero(a, a_zero) @ b.long()
+    sums = (less_zero(a, a_zero).double() @ b.double()).long()  # f64 has them exactly
     return requantized(sums, (a_scale, b_scale, out_scale), bias, out_zero, act, dtype)
 
 
@@ -59,7 +59,7 @@ def conv2d_i8(
     bias: Any = None, out_scale: Any = None, out_zero: Any = None, act: str = "none",
     dtype: str = "i32", stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> torch.Tensor:  # fmt: skip
-    field = less_zero(x, x_zero).double()  # which has such sums exactly
+    field = less_zero(x, x_zero).double()
     sums = F.conv2d(field, w.double(), None, stride, pad, dilation, groups).long()
     last = sums.movedim(1, -1)
     return requantized(

@@ -83,8 +83,8 @@ aicf_i8_take_taps(const aicf_conv *c, int64_t k, int64_t count, aicf_i8_taps *t)
         t->x[i] = tx * c->x.tap_step;
         t->field[i] = channel * c->field_strides[1] + t->y[i] * c->field_strides[2] +
                       t->x[i] * c->field_strides[3];
-        t->factor[i] = channel * c->factor_strides[1] + ty * c->factor_strides[2] +
-                       tx * c->factor_strides[3];
+        t->factor[i] =
+            channel * c->factor_strides[1] + ty * c->factor_strides[2] + tx * c->factor_strides[3];
         t->even = t->even && t->field[i] == t->field[0] + i;
     }
 }
@@ -105,27 +105,27 @@ aicf_i8_whole(const aicf_conv *c, const aicf_i8_place *p)
 }
 
 /* One place of a panel; outside of the field is its zero. Q: its type. */
-#define AICF_I8_PACK_PLACE(Q, q)                                                                \
-    AICF_INLINE void aicf_i8_pack_place_##q(                                                    \
-        const aicf_conv *c, const aicf_i8_taps *t, const char *field, const aicf_i8_place *p,   \
-        int32_t zero, float *to)                                                                \
-    {                                                                                           \
-        const Q *from = (const Q *)field + p->field;                                            \
-        if (!aicf_i8_whole(c, p)) {                                                             \
-            for (int64_t i = 0; i < t->count; i++) {                                            \
-                const bool in = aicf_i8_inside(c, p->y + t->y[i], p->x + t->x[i]);              \
-                to[i * AICF_I8_ROWS] = in ? (float)(from[t->field[i]] - zero) : 0;              \
-            }                                                                                   \
-        } else if (t->even) {                                                                   \
-            const Q *line = from + t->field[0];                                                 \
-            for (int64_t i = 0; i < t->count; i++) {                                            \
-                to[i * AICF_I8_ROWS] = (float)(line[i] - zero);                                 \
-            }                                                                                   \
-        } else {                                                                                \
-            for (int64_t i = 0; i < t->count; i++) {                                            \
-                to[i * AICF_I8_ROWS] = (float)(from[t->field[i]] - zero);                       \
-            }                                                                                   \
-        }                                                                                       \
+#define AICF_I8_PACK_PLACE(Q, q)                                                              \
+    AICF_INLINE void aicf_i8_pack_place_##q(                                                  \
+        const aicf_conv *c, const aicf_i8_taps *t, const char *field, const aicf_i8_place *p, \
+        int32_t zero, float *to)                                                              \
+    {                                                                                         \
+        const Q *from = (const Q *)field + p->field;                                          \
+        if (!aicf_i8_whole(c, p)) {                                                           \
+            for (int64_t i = 0; i < t->count; i++) {                                          \
+                const bool in = aicf_i8_inside(c, p->y + t->y[i], p->x + t->x[i]);            \
+                to[i * AICF_I8_ROWS] = in ? (float)(from[t->field[i]] - zero) : 0;            \
+            }                                                                                 \
+        } else if (t->even) {                                                                 \
+            const Q *line = from + t->field[0];                                               \
+            for (int64_t i = 0; i < t->count; i++) {                                          \
+                to[i * AICF_I8_ROWS] = (float)(line[i] - zero);                               \
+            }                                                                                 \
+        } else {                                                                              \
+            for (int64_t i = 0; i < t->count; i++) {                                          \
+                to[i * AICF_I8_ROWS] = (float)(from[t->field[i]] - zero);                     \
+            }                                                                                 \
+        }                                                                                     \
     }
 
 AICF_I8_PACK_PLACE(int8_t, i8)
@@ -274,16 +274,16 @@ aicf_i8_round(float y)
     return whole >= 0x1p31f ? INT32_MAX : whole < -0x1p31f ? INT32_MIN : (int32_t)whole;
 }
 
-#define AICF_I8_STORE_WHOLE(T, LEAST, MOST)                                                    \
-    for (int64_t j = 0; j < c->n; j++) {                                                       \
-        const int32_t whole = c->scaled ? aicf_i8_round(c->y[j]) : c->sums[j];                 \
-        const int32_t moved = aicf_i8_add(whole, c->zero);                                     \
-        ((T *)out)[j * step] = (T)(moved < LEAST ? LEAST : moved > MOST ? MOST : moved);       \
+#define AICF_I8_STORE_WHOLE(T, LEAST, MOST)                                              \
+    for (int64_t j = 0; j < c->n; j++) {                                                 \
+        const int32_t whole = c->scaled ? aicf_i8_round(c->y[j]) : c->sums[j];           \
+        const int32_t moved = aicf_i8_add(whole, c->zero);                               \
+        ((T *)out)[j * step] = (T)(moved < LEAST ? LEAST : moved > MOST ? MOST : moved); \
     }
-#define AICF_I8_STORE_REAL(T, s)                                                               \
-    for (int64_t j = 0; j < c->n; j++) {                                                       \
-        const float y = c->scaled ? c->y[j] : (float)c->sums[j];                               \
-        aicf_store_##s((T *)out + j * step, zero ? y + zero_y : y);                            \
+#define AICF_I8_STORE_REAL(T, s)                                    \
+    for (int64_t j = 0; j < c->n; j++) {                            \
+        const float y = c->scaled ? c->y[j] : (float)c->sums[j];    \
+        aicf_store_##s((T *)out + j * step, zero ? y + zero_y : y); \
     }
 
 /* The row of sums in `c` to outs that are `step` elements apart. */
@@ -349,9 +349,9 @@ aicf_i8_tile(const aicf_i8_plan *t, int64_t index, aicf_i8_room *in)
     for (int64_t i = 0; i < m; i++) {
         const aicf_i8_place p = aicf_i8_place_of(c, m0 + i);
         for (int64_t j = 0; j < n; j++) {
-            columns.sums[j] =
-                in->sums[j / AICF_I8_COLUMNS * AICF_I8_COLUMNS * AICF_I8_TILE_M +
-                         i * AICF_I8_COLUMNS + j % AICF_I8_COLUMNS];
+            columns.sums[j] = in->sums
+                                  [j / AICF_I8_COLUMNS * AICF_I8_COLUMNS * AICF_I8_TILE_M +
+                                   i * AICF_I8_COLUMNS + j % AICF_I8_COLUMNS];
         }
         char *out = c->out + (p.out + output * c->out_strides[1]) * c->item;
         aicf_i8_finish(t->requant, &columns, out, c->out_strides[1]);
@@ -376,7 +376,9 @@ aicf_i8_run(const aicf_conv *c, const aicf_requant *r)
     const int32_t zero = r->field_zero ? *r->field_zero : 0;
     aicf_i8_plan t = {
         c, r, aicf_i8_tiles(places, AICF_I8_TILE_M), aicf_i8_tiles(c->m, AICF_I8_TILE_N),
-        zero < least ? least : zero > most ? most : zero};
+        zero < least  ? least
+        : zero > most ? most
+                      : zero};
     const int64_t multiplies = aicf_conv_least(places, AICF_I8_TILE_M) *
                                aicf_conv_least(c->m, AICF_I8_TILE_N) *
                                aicf_conv_least(aicf_conv_depth(c), AICF_I8_TASK);

@@ -15,7 +15,7 @@
 namespace aicf::i8 {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 64; // rows, and columns
+constexpr int kTile = 64;  // rows, and columns
 constexpr int kWords = 16; // of four k, in a slab
 constexpr int kSlab = 4 * kWords;
 constexpr int kShare = 4; // rows, and columns, of a thread
@@ -36,8 +36,8 @@ struct slabs {
     tap taps[kSlab];
 };
 
-// How four neighbours along k are read: by one word where `*_words`, else byte by byte. `*_along_k`:
-// the threads of a warp follow k, else rows or columns.
+// How four neighbours along k are read: by one word where `*_words`, else byte by byte.
+// `*_along_k`: the threads of a warp follow k, else rows or columns.
 struct reading {
     bool field_words, factor_words, field_along_k, factor_along_k;
 };
@@ -225,8 +225,8 @@ launch_dp4a(const aicf_conv &c, const aicf_requant &r, aicf_stream stream)
         c.factor_strides[0], c.factor_strides[2], c.factor_strides[3], p.dense_group};
     reading how = {};
     how.field_words = takes_words(c.field, c.field_strides[1], c.channels, of_field, 4);
-    how.factor_words = p.channels_inside &&
-                       takes_words(c.factor, c.factor_strides[1], c.channels, of_factor, 4);
+    how.factor_words =
+        p.channels_inside && takes_words(c.factor, c.factor_strides[1], c.channels, of_factor, 4);
     how.field_along_k = p.k.field[0] == 1;
     how.factor_along_k = p.k.other[0] == 1;
     return conv::launch_tiles(

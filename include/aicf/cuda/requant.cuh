@@ -1,5 +1,5 @@
-// The epilogue of aicf/requant.h on CUDA: from exact sums to outs. Each step is one operation of its
-// own, in the order of the contract, so that the bits are those of the CPU.
+// The epilogue of aicf/requant.h on CUDA: from exact sums to outs. Each step is one operation of
+// its own, in the order of the contract, so that the bits are those of the CPU.
 #ifndef AICF_CUDA_REQUANT_CUH
 #define AICF_CUDA_REQUANT_CUH
 
@@ -20,9 +20,8 @@ struct epilogue {
 
     __device__ explicit epilogue(const aicf_requant &r)
         : zero(r.out_zero ? *r.out_zero : 0), low(INT32_MIN), high(INT32_MAX),
-          zero_y(static_cast<float>(zero)),
-          scaled(r.field_scale || r.factor_scale || r.out_scale), relu(r.relu),
-          real(r.kind != AICF_I32 && r.kind != AICF_I8 && r.kind != AICF_U8),
+          zero_y(static_cast<float>(zero)), scaled(r.field_scale || r.factor_scale || r.out_scale),
+          relu(r.relu), real(r.kind != AICF_I32 && r.kind != AICF_I8 && r.kind != AICF_U8),
           has_zero(r.out_zero != nullptr)
     {
         if (r.kind == AICF_I8) {
@@ -89,7 +88,8 @@ finish(const epilogue &e, const column &c, int sum)
         return __float_as_uint(e.has_zero ? __fadd_rn(y, e.zero_y) : y);
     }
     if (e.scaled) {
-        q = __float2int_rn(__fmul_rn(static_cast<float>(q), c.scale)); // NaN is 0, infinities the ends
+        q = __float2int_rn(
+            __fmul_rn(static_cast<float>(q), c.scale)); // NaN is 0, infinities the ends
     }
     q = e.relu ? max(q, 0) : q;
     return static_cast<word>(min(max(add_saturating(q, e.zero), e.low), e.high));
@@ -129,10 +129,10 @@ store_eight(aicf_dtype kind, void *out, int64_t at, const word (&x)[8])
     case AICF_I8:
     case AICF_U8: {
         uint2 bytes;
-        bytes.x = __byte_perm(
-            __byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
-        bytes.y = __byte_perm(
-            __byte_perm(x[4], x[5], 0x0040), __byte_perm(x[6], x[7], 0x0040), 0x5410);
+        bytes.x =
+            __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+        bytes.y =
+            __byte_perm(__byte_perm(x[4], x[5], 0x0040), __byte_perm(x[6], x[7], 0x0040), 0x5410);
         *reinterpret_cast<uint2 *>(static_cast<uint8_t *>(out) + at) = bytes;
         break;
     }
