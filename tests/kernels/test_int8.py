@@ -269,8 +269,9 @@ def test_convolutions(device: str, case: tuple[Shape, Shape, dict[str, Any]], q:
         whole = named(device, ws[0], seed=9)
         zero = {"a_zero": whole["a_zero"]}
         for given, u, act in [
-            ({}, "i32", "none"), (zero, "i32", "none"), (whole, "i8", "relu"), (whole, "f16", "none"),
-            ({**whole, "a_zero": None}, "u8", "none"), ({**whole, "out_zero": None}, "bf16", "relu"),
+            ({}, "i32", "none"), (zero, "i32", "none"), (whole, "i8", "relu"),
+            (whole, "f16", "none"), ({**whole, "a_zero": None}, "u8", "none"),
+            ({**whole, "out_zero": None}, "bf16", "relu"),
             (named(device, ws[0], per_column=False), "f32", "none"),
         ]:  # fmt: skip
             check_conv(x, w, u, given, attributes, kernel, act, last)

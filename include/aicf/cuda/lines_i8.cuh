@@ -10,7 +10,7 @@ namespace aicf::i8 {
 
 constexpr int kLineThreads = 256;
 constexpr int64_t kLineUnit = 128; // what pitches of copies are multiples of: a line of the L2
-constexpr int kSquare = 128;       // lines, and k, of a tile that is turned
+constexpr int kTurned = 128;       // lines, and k, of a tile that is turned
 
 // `lines` lines of `depth` bytes.
 struct operand {
@@ -65,11 +65,11 @@ __global__ void
 __launch_bounds__(kLineThreads)
     turn_lines(const __grid_constant__ operand x, uint8_t *to, int64_t to_pitch, bool words)
 {
-    constexpr int kWords = kSquare / 4, kWarps = kLineThreads / 32;
-    __shared__ uint32_t square[kSquare][kWords];
-    int64_t squares = to_pitch / kSquare;
-    int64_t line = static_cast<int64_t>(blockIdx.x) / squares * kSquare;
-    int64_t k = static_cast<int64_t>(blockIdx.x) % squares * kSquare;
+    constexpr int kWords = kTurned / 4, kWarps = kLineThreads / 32;
+    __shared__ uint32_t square[kTurned][kWords];
+    int64_t squares = to_pitch / kTurned;
+    int64_t line = static_cast<int64_t>(blockIdx.x) / squares * kTurned;
+    int64_t k = static_cast<int64_t>(blockIdx.x) % squares * kTurned;
     int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
     for (int group = warp; group < kWords; group += kWarps) {
@@ -85,7 +85,7 @@ __launch_bounds__(kLineThreads)
         }
     }
     __syncthreads();
-    for (int row = warp; row < kSquare && line + row < x.lines; row += kWarps) {
+    for (int row = warp; row < kTurned && line + row < x.lines; row += kWarps) {
         uint32_t *out = reinterpret_cast<uint32_t *>(to + (line + row) * to_pitch + k);
         out[lane] = square[row][lane ^ row / 4];
     }
@@ -130,7 +130,7 @@ lay(operand &x, uint8_t **room, aicf_stream stream)
     aicf_status status;
     if (x.pitch == 1 && x.lines > 1) {
         bool words = reinterpret_cast<uintptr_t>(x.data) % 4 == 0 && x.step % 4 == 0;
-        int64_t blocks = ceil_div(x.lines, kSquare) * (pitch / kSquare);
+        int64_t blocks = ceil_div(x.lines, kTurned) * (pitch / kTurned);
         status = launch(
             turn_lines, static_cast<unsigned>(blocks), kLineThreads, 0, stream, x, to, pitch,
             words);
