@@ -15,14 +15,21 @@ _PLACES = {
     "Graph": "aicf.compiler.ir.graph",
     "IRError": "aicf.compiler.ir.errors",
     "TensorType": "aicf.compiler.ir.types",
+    "TraceError": "aicf.compiler.ir.trace",
+    "grad": "aicf.compiler.ir.autodiff",
+    "param": "aicf.compiler.ir.trace",
+    "trace": "aicf.compiler.ir.trace",
+    "value_and_grad": "aicf.compiler.ir.autodiff",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ops":
+        return importlib.import_module("aicf.compiler.ir.trace").Ops()
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_PLACES))
+    return sorted((*globals(), *_PLACES, "ops"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aicf import dim
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.types import TensorType
+from aicf.dim import Dim
 
 
 def bind(graph: Graph, values: Mapping[str, int]) -> Graph:
@@ -17,6 +19,35 @@ def bind(graph: Graph, values: Mapping[str, int]) -> Graph:
         _check_value(graph, name, value)
     kept = {n: s for n, s in graph.symbols.items() if n not in values}
     return _Binding(graph, Graph(graph.table, graph.name, kept), values).graph()
+
+
+def solve(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The values of a graph's symbols by shapes of entries by name. A symbol is read where it
+    stands alone as a size. Raises IRError where sizes disagree, or nothing says a symbol."""
+    found: dict[str, int] = {}
+    for v in graph.entries:
+        if isinstance(v.type, TensorType) and v.name in shapes:
+            _match(v, tuple(shapes[v.name]), found)
+    for name in graph.symbols:
+        if name not in found:
+            raise IRError(Rule.SYMBOL, f"no given shape says what {name} is")
+        _check_value(graph, name, found[name])
+    return found
+
+
+def _match(value: Value, shape: tuple[int, ...], found: dict[str, int]) -> None:
+    type = value.type
+    assert isinstance(type, TensorType)
+    if len(shape) != type.rank:
+        raise IRError(Rule.SHAPE, f"it is {type}, and {shape} was given", value=value.name)
+    for size, given in zip(type.shape, shape, strict=True):
+        if isinstance(size, Dim) and str(size).isidentifier():
+            found.setdefault(str(size), given)
+        known = dim.bind(size, found)
+        if isinstance(known, int) and known != given:
+            values = "".join(f", {k} = {v}" for k, v in found.items())
+            message = f"it is {type}{values}, and {shape} was given"
+            raise IRError(Rule.SHAPE, message, value=value.name)
 
 
 def _check_value(graph: Graph, name: str, value: int) -> None:

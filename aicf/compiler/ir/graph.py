@@ -244,6 +244,20 @@ class Graph:
         self.outputs = [put(v) for v in self.outputs]
         self.__post_init__()
 
+    def widen(self, node: Node, outs: Sequence[int]) -> Node:
+        """The node with more of its optional outs, in its place."""
+        row = self.table[node.op]
+        want = [v is not None or i in outs for i, v in enumerate(node.outs)]
+        inferred = infer(self.table, node.op, _typed(node.inputs), node.attrs, want)
+        made = tuple(
+            self._value(row.outs[i].name, type) if v is None and type is not None else v
+            for i, (v, type) in enumerate(zip(node.outs, inferred.outs, strict=True))
+        )
+        wider = dataclasses.replace(node, outs=made)
+        self.nodes[self.nodes.index(node)] = wider
+        self._producer.update((v, wider) for v in wider.results)
+        return wider
+
     def prune(self) -> None:
         """Takes out nodes whose results nobody needs; what updates params or inputs is needed."""
         needed = set(self.outputs)

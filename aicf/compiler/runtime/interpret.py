@@ -1,0 +1,123 @@
+"""Runs a graph node by node, each by the generic function of its op: the reference for all that
+runs graphs faster. Tensors are numpy's or torch's; params are updated where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aicf.compiler.ir.bind import solve
+from aicf.compiler.ir.errors import IRError, Rule
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.types import ScalarType, TensorType
+
+
+def interpret(graph: Graph, data: Mapping[str, Any]) -> list[Any]:
+    """The outputs. `data` has inputs, params, and constants without a number, by name; sizes that
+    are symbols are read off them."""
+    if graph.symbols:
+        shapes = {name: x.shape for name, x in data.items() if hasattr(x, "shape")}
+        graph = graph.bind(solve(graph, shapes))
+    values: dict[Value, Any] = {}
+    for v in (*graph.inputs, *graph.params, *(c for c, n in graph.constants.items() if n is None)):
+        values[v] = _given(v, data)
+    model = next((x for x in values.values() if hasattr(x, "shape")), None)
+    for v, number in graph.constants.items():
+        if number is not None:
+            values[v] = _filled(v.type, number, model)
+    for node in graph.nodes:
+        _run(graph, node, values)
+    return [values[v] for v in graph.outputs]
+
+
+def _given(value: Value, data: Mapping[str, Any]) -> Any:
+    if value.name not in data:
+        raise IRError(Rule.DEFINED, f"no {value.type} of that name was given", value=value.name)
+    found = data[value.name]
+    is_number = isinstance(value.type, ScalarType)
+    if not is_number and tuple(found.shape) != value.type.shape:  # type: ignore[union-attr]
+        message = f"it is {value.type}, and {tuple(found.shape)} was given"
+        raise IRError(Rule.SHAPE, message, value=value.name)
+    return found
+
+
+def _run(graph: Graph, node: Node, values: dict[Value, Any]) -> None:
+    operands = [_put(x, values) for x in node.inputs]
+    if node.is_view:
+        values[node.out] = _VIEWS[node.op](operands[0], node.attrs)
+        return
+    row = graph.table[node.op]
+    count = len(row.tensors)
+    scalars = {p.name: x for p, x in zip(row.scalars, operands[count:], strict=True)}
+    asked = {
+        o.name: True for o, v in zip(row.outs, node.outs, strict=True) if o.optional and v
+    }  # fmt: skip
+    found = row.call(*operands[:count], **node.attrs, **scalars, **asked)
+    outs = found if isinstance(found, tuple) else (found,)
+    values.update((v, x) for v, x in zip(node.outs, outs, strict=False) if v is not None)
+    for name, state in node.states.items():
+        operand = operands[row.operands.index(row.param(name))]
+        pairs = zip(state, operand, strict=True) if isinstance(state, tuple) else [(state, operand)]
+        values.update(pairs)
+
+
+def _put(x: Any, values: Mapping[Value, Any]) -> Any:
+    if isinstance(x, tuple):
+        return [_put(part, values) for part in x]
+    return values[x] if isinstance(x, Value) else x
+
+
+# ---- in the words of numpy and of torch ---------------------------------------------------------
+
+
+def _filled(type: Any, number: Any, model: Any) -> Any:
+    assert isinstance(type, TensorType)
+    if model is None or type_module(model) == "numpy":
+        import numpy
+
+        return numpy.full(type.shape, number, _numpy_dtype(type.dtype))
+    import torch
+    from aicf_rt.torch_kernels import DTYPES
+
+    return torch.full(type.shape, number, dtype=DTYPES[type.dtype], device=model.device)
+
+
+def type_module(x: object) -> str:
+    """The package that a tensor is of."""
+    return type(x).__module__.partition(".")[0]
+
+
+def _numpy_dtype(name: str) -> Any:
+    if name == "bf16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    kinds = {"i": "i", "u": "u", "f": "f", "b": "?"}
+    return "?" if name == "bool" else f"{kinds[name[0]]}{int(name[1:]) // 8}"
+
+
+def _permute(x: Any, attrs: Mapping[str, Any]) -> Any:
+    perm = attrs["perm"]
+    return x.permute(perm) if hasattr(x, "permute") else x.transpose(perm)
+
+
+def _expand(x: Any, attrs: Mapping[str, Any]) -> Any:
+    if hasattr(x, "expand"):
+        return x.expand(attrs["shape"])
+    import numpy
+
+    return numpy.broadcast_to(x, attrs["shape"])
+
+
+def _slice(x: Any, attrs: Mapping[str, Any]) -> Any:
+    place = (slice(None),) * attrs["axis"]
+    return x[(*place, slice(attrs["start"], attrs["stop"], attrs["step"]))]
+
+
+_VIEWS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "view.permute": _permute,
+    "view.expand": _expand,
+    "view.slice": _slice,
+    "view.reshape": lambda x, attrs: x.reshape(attrs["shape"]),
+}
