@@ -20,6 +20,10 @@ _PLACES = {
     "param": "aicf.compiler.ir.trace",
     "trace": "aicf.compiler.ir.trace",
     "value_and_grad": "aicf.compiler.ir.autodiff",
+    "AicfBackend": "aicf.backend",
+    "backends": "aicf.backend",
+    "NoFallback": "aicf.backend.aten",
+    "nvtx": "aicf.backend.nvtx",
 }
 
 

@@ -1,0 +1,204 @@
+"""What a backend is: one method an op, which runs the op's module and falls back visibly.
+
+A backend of a new device is a subclass that says `name` and `device`, how its memory is made and
+copied, and nothing about any op.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from aicf.table import Row, Table
+
+from . import nvtx
+from .device import Device
+from .report import Report, caller
+
+
+class AicfBackend:
+    """The ops of a table on one kind of device.
+
+    `backend.NAME(*tensors, **attributes)` is the op NAME, for each op of the table. `strict`: what
+    the op's module does not take raises `aicf_rt.Unsupported` instead of falling back."""
+
+    name = ""  # by which it is registered
+    device = ""  # of its tensors: "cpu", "cuda"; with an index where there may be several
+
+    if TYPE_CHECKING:  # its methods are those of a table
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def __new__(cls, table: Table | None = None, **options: Any) -> Self:
+        made: Self = object.__new__(_with_methods(cls, table or Table.default()))  # type: ignore[arg-type]
+        return made
+
+    def __init__(self, table: Table | None = None, *, strict: bool = False) -> None:
+        self.table = table or Table.default()
+        self.strict = strict
+        self._report = Report()
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def call(self, op: str, *args: Any, **options: Any) -> Any:
+        """Runs an op: tensors by position or name; attributes, outs, `stream=` and `kernel=` by
+        name. Returns its out. Raises TypeError where the call is wrong; where the op's module does
+        not take it and there is no fallback, NoFallback."""
+        row = self.table[op]
+        if nvtx.is_on():
+            return self._call_in_range(row, args, options)
+        return self._call(row, args, options)
+
+    def _call(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        try:
+            result = self.launch(row, args, options)
+        except _unsupported() as error:
+            return self._refused(row, args, options, error)
+        self._report.ran(row.name)
+        return result
+
+    def _call_in_range(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        with nvtx.range(f"{row.name} {self.kernel_of(row, args, options)} {caller()}"):
+            return self._call(row, args, options)
+
+    def launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        """By the op's module. Raises Unsupported where that does not take it."""
+        return row.call(*args, **options)
+
+    def kernel_of(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> str:
+        """The kernel that would run; "fallback" where none would."""
+        if options.get("kernel"):
+            return str(options["kernel"])
+        lines = row.explain(*args, **{k: v for k, v in options.items() if k != "stream"})
+        fitting = (line.partition(":") for line in lines)
+        return next((k for k, _, why in fitting if why.startswith(" fits")), "fallback")
+
+    def _refused(
+        self, row: Row, args: Sequence[Any], options: dict[str, Any], error: Exception
+    ) -> Any:
+        """Falls back, and counts it; raises what the module raised where that is no way out."""
+        from . import aten  # imports what computes it, for calls that need it
+
+        if self.strict:
+            error.add_note(f"{self.name} is strict: nothing falls back")
+            raise error
+        line = caller()
+        try:
+            result = aten.fall_back(row, args, options)
+        except aten.NoFallback as none:
+            raise aten.NoFallback(f"{none}; what its module says of the call: {error}") from error
+        except Exception as refused:
+            error.add_note(f"its fallback, aten {row.aten}, refused it too: {refused}")
+            raise error from refused
+        self._report.fell_back(row.name, str(error), str(aten.parse(row.aten or "")), line)
+        return result
+
+    def report(self) -> Report:
+        """What ran and what fell back, with its reasons, since this backend was made."""
+        return self._report
+
+    # ---- prepared calls ------------------------------------------------------------------------
+
+    def prepare(self, op: str, *args: Any, **options: Any) -> Any:
+        """A call that is checked once and then only launched: `aicf_rt.Call`. All outs are given.
+        Raises Unsupported; a prepared call has no fallback."""
+        return self.table[op].bind(*args, **options)
+
+    def run(self, calls: Sequence[Any]) -> None:
+        """Launches prepared calls, one after another."""
+        from aicf_rt import run
+
+        run(calls if isinstance(calls, list | tuple) else list(calls))
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """A new row-major tensor; its elements are undefined."""
+        raise NotImplementedError(f"{type(self).__name__}.empty")
+
+    def from_host(self, array: Any) -> Any:
+        """A new tensor with the values of an array in host memory."""
+        raise NotImplementedError(f"{type(self).__name__}.from_host")
+
+    def to_host(self, tensor: Any) -> Any:
+        """A new numpy array with the values of a tensor. Waits for them."""
+        raise NotImplementedError(f"{type(self).__name__}.to_host")
+
+    def copy_into(self, tensor: Any, source: Any) -> None:
+        """Overwrites a tensor by one of the same shape and dtype, of this device or the host."""
+        raise NotImplementedError(f"{type(self).__name__}.copy_into")
+
+    def fill_bytes(self, tensor: Any, byte: int) -> None:
+        """Sets every byte of a dense tensor."""
+        raise NotImplementedError(f"{type(self).__name__}.fill_bytes")
+
+    def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        """The same memory as another tensor; strides and offset in elements of its dtype."""
+        from .view import View
+
+        return View(tensor, shape, strides, offset)
+
+    # ---- the device ----------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> int:
+        """The handle that `stream=` takes of the stream which this backend works on."""
+        return 0
+
+    def synchronize(self) -> None:
+        """Waits for all that was launched."""
+
+    @functools.cached_property
+    def info(self) -> Device:
+        """What choices of kernels depend on."""
+        return Device(kind=self.device.partition(":")[0], arch=self.device, name=self.name)
+
+    def time(self, call: Callable[[], Any], count: int) -> float:
+        """Seconds that one of `count` calls after one another takes on the device."""
+        from time import perf_counter
+
+        self.synchronize()
+        start = perf_counter()
+        for _ in range(count):
+            call()
+        self.synchronize()
+        return (perf_counter() - start) / count
+
+
+def _unsupported() -> type[Exception]:
+    """A runtime that is not there yet has raised nothing."""
+    found: type[Exception] = sys.modules["aicf_rt"].Unsupported
+    return found
+
+
+@functools.cache
+def _with_methods(cls: type[Any], table: Table) -> type[Any]:
+    """The class with a method for each op of a table, but where it has a name of its own."""
+    own = set(dir(cls))
+    methods = {row.name: _method(row) for row in table if row.name not in own}
+    return type(
+        cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **methods}
+    )
+
+
+def _method(row: Row) -> Callable[..., Any]:
+    """Written for `help()` as for a call: with the row's signature and text."""
+
+    def method(self: AicfBackend, *args: Any, **options: Any) -> Any:
+        return self.call(row.name, *args, **options)
+
+    me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    outs = [
+        inspect.Parameter(o.name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for o in row.outs
+        if not o.optional
+    ]
+    parameters = list(row.signature.parameters.values())
+    method.__signature__ = inspect.Signature([me, *parameters, *outs])  # type: ignore[attr-defined]
+    method.__name__ = row.name
+    method.__qualname__ = f"{AicfBackend.__name__}.{row.name}"
+    method.__doc__ = row.doc
+    return method

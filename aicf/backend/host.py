@@ -1,0 +1,45 @@
+"""Tensors in host memory as arrays of numpy's, whoever made them."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+from .tensors import dtype_of
+
+Array = np.ndarray[Any, Any]
+
+_NUMPY = frozenset(("bool", "i8", "u8", "i16", "i32", "i64", "f16", "f32", "f64"))
+
+
+def is_numpy_dtype(dtype: str) -> bool:
+    """Whether arrays of numpy's own can have it."""
+    return dtype in _NUMPY
+
+
+def as_array(x: Any) -> Array:
+    """The same memory. bf16 is an array of ml_dtypes where that is installed, else of its bits."""
+    if isinstance(x, np.ndarray):
+        return x
+    if getattr(x, "dtype", None) is not None and dtype_of(x) == "bf16":
+        return _bf16(x)
+    return np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
+
+
+def _bf16(x: Any) -> Array:
+    from .view import View
+
+    bits = np.from_dlpack(View.of_bits(x))
+    if importlib.util.find_spec("ml_dtypes"):
+        import ml_dtypes
+
+        return bits.view(ml_dtypes.bfloat16)
+    return bits
+
+
+def bytes_of(x: Any) -> Array:
+    """Of a dense tensor: all its bytes, in one dim."""
+    array = as_array(x)
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)

@@ -1,0 +1,154 @@
+"""A device that is not there: what would run is recorded, nothing is computed, no memory is taken.
+
+For tests of what decides: dispatch, graphs, executors, selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aicf.table import Row
+
+from .base import AicfBackend
+from .report import caller
+from .tensors import dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class NullTensor:
+    """A shape, its strides in elements, and a dtype; two are never one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    device: str = "null"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a call would have launched, and the line of the program that called."""
+
+    op: str
+    kernel: str
+    shapes: tuple[Any, ...]  # of the tensors, in the row's order; None of absent ones
+    line: str
+
+
+class NullCall:
+    """A prepared call: recorded when it is called."""
+
+    def __init__(self, backend: NullBackend, launch: Launch) -> None:
+        self.backend, self.launch, self.op, self.kernel = backend, launch, launch.op, launch.kernel
+
+    def __call__(self) -> None:
+        self.backend.launches.append(self.launch)
+
+
+class NullBackend(AicfBackend):
+    """Kernels are those that the CPU would run on tensors of the same shapes."""
+
+    name = "null"
+    device = "null"
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.launches: list[Launch] = []
+
+    def launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        """The outs, by the row's checks and shapes alone."""
+        outs = {o.name: options.pop(o.name) for o in row.outs if o.name in options}
+        options.pop("stream", None)
+        specs = row.infer(*(_each(_spec, x) for x in args), **_with_specs(options))
+        self.launches.append(self._launch(row, args, options))
+        wanted = row.required_outs
+        made = [
+            _made(spec, outs.get(o.name)) if i < wanted or outs.get(o.name) is not None else None
+            for i, (o, spec) in enumerate(zip(row.outs, specs, strict=True))
+        ]
+        if any(p.inout for p in row.tensors) and not row.outs:
+            return None
+        return made[0] if len(made) == 1 or not any(made[1:]) else tuple(made)
+
+    def _refused(
+        self, row: Row, args: Sequence[Any], options: dict[str, Any], error: Exception
+    ) -> Any:
+        error.add_note("null computes nothing, so nothing falls back")
+        raise error
+
+    def _launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Launch:
+        shapes = tuple(_each(lambda x: tuple(x.shape), x) for x in args)
+        return Launch(row.name, self.kernel_of(row, args, options), shapes, caller())
+
+    def kernel_of(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> str:
+        specs = [_each(_spec, x) for x in args]
+        return super().kernel_of(row, specs, _with_specs(options))
+
+    def prepare(self, op: str, *args: Any, **options: Any) -> Any:
+        row = self.table[op]
+        count = len(row.tensors)
+        named = dict(zip((o.name for o in row.outs), args[count:], strict=False))
+        recorded = len(self.launches)
+        self.launch(row, args[:count], named | options)
+        return NullCall(self, self.launches.pop(recorded))
+
+    def run(self, calls: Sequence[Any]) -> None:
+        for call in calls:
+            call()
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        return _made(_spec_of(shape, dtype), None)
+
+    def from_host(self, array: Any) -> Any:
+        return self.empty(array.shape, dtype_of(array))
+
+    def to_host(self, tensor: Any) -> Any:
+        raise TypeError("a tensor of the null backend has no values")
+
+    def copy_into(self, tensor: Any, source: Any) -> None:
+        """Nothing has values; shapes are checked."""
+        if tuple(tensor.shape) != tuple(source.shape):
+            raise ValueError(f"{tuple(tensor.shape)} is not overwritten by {tuple(source.shape)}")
+
+    def fill_bytes(self, tensor: Any, byte: int) -> None:
+        """Nothing has values."""
+
+    def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        return NullTensor(tuple(shape), tensor.dtype, tuple(strides))
+
+
+def _spec_of(shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> Any:
+    from aicf_rt import Spec
+
+    return Spec(tuple(shape), dtype, strides=strides)
+
+
+def _spec(x: Any) -> Any:
+    return _spec_of(x.shape, x.dtype, x.strides) if isinstance(x, NullTensor) else x
+
+
+def _each(function: Callable[[Any], Any], x: Any) -> Any:
+    if x is None:
+        return None
+    return [function(t) for t in x] if isinstance(x, list | tuple) else function(x)
+
+
+def _with_specs(options: dict[str, Any]) -> dict[str, Any]:
+    return {k: _each(_spec, v) if isinstance(v, NullTensor) else v for k, v in options.items()}
+
+
+def _made(spec: Any, out: Any) -> Any:
+    """The out that was given, checked, or a new one."""
+    if out is None or out is True:
+        return NullTensor(spec.shape, spec.dtype, spec.strides)
+    if tuple(out.shape) != spec.shape or out.dtype != spec.dtype:
+        raise ValueError(f"out must be {spec.dtype} {spec.shape}, not {out.dtype} {out.shape}")
+    return out

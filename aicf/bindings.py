@@ -1,0 +1,124 @@
+"""What the names in a row's expressions stand for in one call: dims, packs, attributes, tensors.
+
+Costs, workspaces and what an op is in ATen's terms are written over these names.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+from aicf.table import BYTES, Kind, Row
+
+Shape = Sequence[int]
+
+
+class _Operand:
+    """A tensor as expressions ask for it."""
+
+    __slots__ = ("address", "itemsize", "shape", "strides")
+
+    def __init__(self, tensor: Any) -> None:
+        self.shape, self.strides, self.address = tensor.shape, tensor.strides, 0
+        self.itemsize = BYTES[tensor.dtype]
+
+
+def bind(row: Row, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the row's names but type variables. `tensors` has for each tensor parameter
+    what has `shape`, `strides` in elements and `dtype` as in the table (an `aicf_rt.Spec`), None
+    where it is absent, a sequence of a list; `attributes` has every attribute. The call is one that
+    the op takes."""
+    names: dict[str, Any] = dict(attributes)
+    dims: dict[str, Any] = {}
+    for param, described, tensor in zip(row.tensors, _described(row), tensors, strict=True):
+        if param.kind is Kind.LIST:
+            given = [] if tensor is None else list(tensor)
+            names[param.name] = [None if t is None else _Operand(t) for t in given]
+            shapes = [t.shape for t in given if t is not None]
+            _bind_each(row, described["items"], shapes, names, dims)
+            dims.setdefault(param.list, len(given))
+        else:
+            names[param.name] = None if tensor is None else _Operand(tensor)
+            if tensor is not None:
+                _bind_one(described["items"], tuple(tensor.shape), names, dims)
+    for dim in row.entry["dims"]:
+        name = dim["name"]
+        if name in dims:
+            names[name] = dims[name]
+        elif dim["value"]:
+            names[name] = evaluate(dim["value"], names)
+        else:
+            names.setdefault(name, None if dim["pack"] or dim["varies"] else 0)
+    return names
+
+
+def evaluate(python: str, names: Mapping[str, Any]) -> Any:
+    """An expression as opgen wrote it. Raises ArithmeticError where it has no value."""
+    from aicf_rt import relations  # has all of what expressions call
+
+    return eval(_compiled(python), {"_e": relations, "__builtins__": {}}, names)
+
+
+@functools.cache
+def _compiled(python: str) -> CodeType:
+    return compile(python, "<the capability table>", "eval")
+
+
+@functools.cache
+def _described(row: Row) -> tuple[Mapping[str, Any], ...]:
+    """What the generator says of each tensor parameter."""
+    entries = {p["name"]: p for p in row.entry["params"]}
+    return tuple(entries[p.name] for p in row.tensors)
+
+
+def _bind_one(
+    items: Sequence[Any], shape: tuple[int, ...], names: Mapping[str, Any], dims: dict[str, Any]
+) -> None:
+    """Gives each item its part of a shape. One pack that is not known takes what others leave."""
+    at = next((i for i, item in enumerate(items) if item["kind"] == "AXIS"), None)
+    if at is not None:
+        axis = names[items[at]["axis"]] % len(shape)
+        _bind_one(items[:at], shape[:axis], names, dims)
+        dims.setdefault(items[at]["dim"], shape[axis])
+        _bind_one(items[at + 1 :], shape[axis + 1 :], names, dims)
+        return
+    rest = len(shape) - sum(_rank(item, dims) for item in items)
+    place = 0
+    for item in items:
+        if item["kind"] == "PACK":
+            rank = len(dims[item["dim"]]) if item["dim"] in dims else rest
+            dims.setdefault(item["dim"], shape[place : place + rank])
+        elif item["kind"] == "DIM":
+            rank = 1
+            dims.setdefault(item["dim"], shape[place])
+        else:
+            rank = 1 if item["kind"] == "VALUE" else rest
+        place += rank
+
+
+def _rank(item: Mapping[str, Any], dims: Mapping[str, Any]) -> int:
+    """How many sizes an item takes, as far as it is known before."""
+    if item["kind"] in ("DIM", "VALUE"):
+        return 1
+    return len(dims[item["dim"]]) if item["kind"] == "PACK" and item["dim"] in dims else 0
+
+
+def _bind_each(
+    row: Row,
+    items: Sequence[Any],
+    shapes: Sequence[Shape],
+    names: Mapping[str, Any],
+    dims: dict[str, Any],
+) -> None:
+    """Over a list: a dim that varies is a tuple of one a tensor, another is that of the first."""
+    found: list[dict[str, Any]] = []
+    for shape in shapes:
+        one: dict[str, Any] = {}
+        _bind_one(items, tuple(shape), names, one)
+        found.append(one)
+    varying = {d["name"] for d in row.entry["dims"] if d["varies"]}
+    for name in found[0] if found else ():
+        each = tuple(one[name] for one in found)
+        dims.setdefault(name, each if name in varying else each[0])
