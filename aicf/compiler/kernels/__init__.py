@@ -1,0 +1,1 @@
+"""Which kernel runs: the legal ones, the choice among them, how it is found, where it is kept."""
