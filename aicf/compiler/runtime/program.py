@@ -1,0 +1,186 @@
+"""A graph without symbols, made ready to be launched again and again.
+
+Every node that a kernel serves is a call that was checked once: to run is to launch the calls, in
+one go where nothing comes between them. What changes from run to run is put into the calls that read
+it, and only where it is another than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Node, Value, values_of
+from aicf.compiler.ir.types import ScalarType, TensorType
+from aicf.compiler.runtime import memory
+from aicf.table import Row
+
+Choose = Callable[[Node], "str | None"]
+
+
+@dataclass(eq=False)
+class Step:
+    """One node that computes: a prepared call, or None where its fallback runs."""
+
+    node: Node
+    row: Row
+    call: Any
+    changed: dict[str, Any] = field(default_factory=dict)  # what the call has to be given yet
+
+    @property
+    def kernel(self) -> str:
+        return "fallback" if self.call is None else str(self.call.kernel)
+
+
+class Program:
+    """The steps of one graph on one backend, over memory of their own.
+
+    `held` has a tensor for each param and constant; inputs come with `run`."""
+
+    def __init__(
+        self, graph: Graph, backend: Any, held: dict[Value, Any], choose: Choose | None = None
+    ) -> None:
+        self.graph, self.backend = graph, backend
+        self.tensors: dict[Value, Any] = dict(held)
+        self.steps: list[Step] = []
+        self.choose = choose or (lambda node: None)
+        self._readers: dict[Value, list[tuple[Step, str]]] = {}
+        self._views: dict[Value, list[Node]] = {}
+        self._pieces: list[Any] | None = None
+        self._changed = False
+
+    # ---- making it -----------------------------------------------------------------------------
+
+    def prepare(self, inputs: dict[Value, Any]) -> None:
+        """Allocates what lies between and binds every call, to these inputs at first."""
+        self.tensors.update(inputs)
+        for node in self.graph.nodes:
+            if node.is_view:
+                shown = next(node.reads)
+                self.tensors[node.out] = memory.see(self.backend, node, self.tensors[shown])
+                self._views.setdefault(shown, []).append(node)
+            else:
+                self._add(node)
+
+    def _add(self, node: Node) -> None:
+        row = self.graph.table[node.op]
+        for out in node.outs:
+            if out is not None:
+                assert isinstance(out.type, TensorType)
+                self.tensors[out] = memory.allocate(self.backend, out.type)
+        step = Step(node, row, None)
+        self._bind(step)
+        self.steps.append(step)
+        for name, operand in self._named(row, node):
+            for value in values_of(operand):
+                self._readers.setdefault(value, []).append((step, name))
+        for before, after in memory.states(row, node):
+            self.tensors[after] = self.tensors[before]
+
+    def _bind(self, step: Step) -> None:
+        from aicf_rt import Unsupported
+
+        tensors, options = self.arguments(step)
+        kernel = self.choose(step.node)
+        try:
+            step.call = self.backend.prepare(
+                step.row.name, *tensors, **options, **({"kernel": kernel} if kernel else {})
+            )
+        except Unsupported:
+            if self.backend.strict or step.row.aten is None:
+                raise
+
+    def arguments(self, step: Step) -> tuple[list[Any], dict[str, Any]]:
+        """Tensors and outs by position, the rest by name, as the typed form takes them."""
+        row, node = step.row, step.node
+        named = dict(self._named(row, node))
+        positional = [self.resolve(named[p.name]) for p in (*row.tensors, *row.outs)]
+        scalars = {p.name: self.resolve(named[p.name]) for p in row.scalars}
+        attrs = {name: value for name, value in node.attrs.items() if name != "dtype"}
+        return positional, {**scalars, **attrs}
+
+    @staticmethod
+    def _named(row: Row, node: Node) -> Iterable[tuple[str, Any]]:
+        """Every operand and out of a node by the name of its parameter."""
+        yield from memory.operands(row, node)
+        for out, value in zip(row.outs, node.outs, strict=True):
+            yield out.name, value
+
+    def resolve(self, operand: Any) -> Any:
+        """Values as tensors and numbers."""
+        if isinstance(operand, tuple):
+            return [self.resolve(part) for part in operand]
+        return self.tensors[operand] if isinstance(operand, Value) else operand
+
+    # ---- what is another than before -----------------------------------------------------------
+
+    def put(self, value: Value, tensor: Any) -> None:
+        """From the next run on `value` is this tensor, or this number."""
+        before = self.tensors.get(value)
+        if before is tensor or (isinstance(value.type, ScalarType) and _is_same(before, tensor)):
+            return
+        self.tensors[value] = tensor
+        for step, name in self._readers.get(value, ()):
+            operand = dict(self._named(step.row, step.node))[name]
+            step.changed[name] = self.resolve(operand)
+            self._changed = True
+            for old, new in memory.states(step.row, step.node):
+                if old is value:
+                    self.put(new, tensor)
+        for node in self._views.get(value, ()):
+            self.put(node.out, memory.see(self.backend, node, tensor))
+
+    def _settle(self) -> None:
+        self._changed = False
+        for step in self.steps:
+            if step.changed:
+                if step.call is not None:
+                    step.call.set(**step.changed)
+                step.changed = {}
+
+    # ---- running it ----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Launches every step, with what was put."""
+        if self._changed:
+            self._settle()
+        for piece in self.pieces:
+            if isinstance(piece, list):
+                self.backend.run(piece)
+            else:
+                self.fall_back(piece)
+
+    @property
+    def pieces(self) -> list[Any]:
+        """Lists of calls that follow each other, and steps that have none."""
+        if self._pieces is None:
+            self._pieces = []
+            for step in self.steps:
+                if step.call is None:
+                    self._pieces.append(step)
+                elif self._pieces and isinstance(self._pieces[-1], list):
+                    self._pieces[-1].append(step.call)
+                else:
+                    self._pieces.append([step.call])
+        return self._pieces
+
+    def run_step(self, step: Step) -> None:
+        if step.call is None:
+            self.fall_back(step)
+        else:
+            step.call()
+
+    def fall_back(self, step: Step) -> None:
+        """Through the backend, which knows the fallback and counts it."""
+        tensors, options = self.arguments(step)
+        count = len(step.row.tensors)
+        outs = zip(step.row.outs, tensors[count:], strict=True)
+        given = {out.name: tensor for out, tensor in outs if tensor is not None}
+        self.backend.call(step.row.name, *tensors[:count], **given, **options)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Of two numbers: in value and kind; NaN is like itself."""
+    return type(a) is type(b) and (a == b or (a != a and b != b))
