@@ -40,6 +40,10 @@ template <typename T> struct operands {
 
 // ---- a row's terms ------------------------------------------------------------------------------
 
+// What rounding the mean in units of the standard deviation may be off by, as a number of them: far
+// below what 16 bits have.
+constexpr float kFewDeviations = 8.0f;
+
 // Element x becomes (x * scale - near - shift) * factor; near + shift is the mean.
 struct terms {
     float scale = 1.0f, near = 0.0f, shift = 0.0f, factor = 0.0f;
@@ -48,6 +52,13 @@ struct terms {
     __device__ float deviation(float x) const
     {
         return fmaf(x, scale, -near);
+    }
+
+    // Whether x * factor - (near + shift) * factor is as good for a T: one operation for two.
+    template <typename T> __device__ bool is_near_zero() const
+    {
+        return kCentred && sizeof(T) == 2 && scale == 1.0f &&
+               fabsf((near + shift) * factor) <= kFewDeviations;
     }
 
     // Of the sums of the deviations and of their squares.
@@ -134,15 +145,16 @@ weighed(const operands<T> &p, const T *row)
            (!kCentred || (p.bias && rows::same_phase(row, p.bias)));
 }
 
-// (x * scale - near - shift) * factor
-template <int kSize>
+// (x * scale - near - shift) * factor; kNear: t.is_near_zero().
+template <bool kNear = false, int kSize>
 __device__ inline void
 normalise(const terms &t, const float (&x)[kSize], float (&y)[kSize])
 {
-    float gain = t.scale * t.factor, less = -t.shift * t.factor;
+    float gain = t.scale * t.factor, less = -(kNear ? t.near + t.shift : t.shift) * t.factor;
 #pragma unroll
     for (int lane = 0; lane < kSize; lane++) {
-        y[lane] = kCentred ? fmaf(t.deviation(x[lane]), t.factor, less) : x[lane] * gain;
+        float d = kNear ? x[lane] : t.deviation(x[lane]);
+        y[lane] = kCentred ? fmaf(d, t.factor, less) : x[lane] * gain;
     }
 }
 
@@ -344,8 +356,9 @@ take(
 template <int kPacks, typename Team>
 constexpr bool kEarly = kPacks <= (kCentred ? 2 : 4) && !std::is_base_of_v<rows::block_team, Team>;
 
-// Writes a row's packs. kWeighed: all that weighs is there, in the phase of the row.
-template <bool kWeighed, int kPacks, typename T, typename Span>
+// Writes a row's packs. kWeighed: all that weighs is there, in the phase of the row; kNear as in
+// normalise.
+template <bool kWeighed, bool kNear, int kPacks, typename T, typename Span>
 __device__ inline void
 write(
     const operands<T> &p, T *out, bool packed, const Span &s, const terms &t,
@@ -359,7 +372,7 @@ write(
             if (kWeighed && !loaded) {
                 early[k].load(p, i);
             }
-            normalise(t, rows::values_of(x, k).x, y);
+            normalise<kNear>(t, rows::values_of(x, k).x, y);
             if (kWeighed) {
                 early[k].apply(y);
             } else {
@@ -424,10 +437,14 @@ body(const operands<T> &p, Team &team)
             weigh(p, at[r].edge, p.shape.n, edge);
             rows::store_values(out + at[r].edge, false, edge);
         }
-        if (!place::kEdges || weighed(p, p.x + row * p.shape.n)) {
-            write<true>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
+        if (place::kEdges && !weighed(p, p.x + row * p.shape.n)) {
+            write<false, false>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
+        } else if (kPacks == kMostPacks && t[r].template is_near_zero<T>()) {
+            rows::forget(x[r]);
+            write<true, true>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
         } else {
-            write<false>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
+            rows::forget(x[r]);
+            write<true, false>(p, out, packed, at[r], t[r], x[r], early[r], kAhead);
         }
         if (row < p.shape.count && leads(team)) {
             t[r].save(p, row);

@@ -125,6 +125,26 @@ template <typename T> struct passing {
         sum_by<false>(stage, edge, t, sum);
     }
 
+    template <bool kNear> __device__ void write_packs(const terms &t, const char *stage, T *out)
+    {
+        words next = mine.pack(stage, 0);
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            words now = next;
+            if (k + 1 < form::kPacks) {
+                next = mine.pack(stage, k + 1);
+            }
+            if (mine.at.has(k)) {
+                float x[kPackSize<T>], y[kPackSize<T>];
+                unpack(now, x, T{});
+                normalise<kNear>(t, x, y);
+                of[k].forget();
+                of[k].apply(y);
+                rows::store_values(out + mine.at.first + k * mine.at.step, true, y);
+            }
+        }
+    }
+
     __device__ void finish(int i, const char *stage, float (&sum)[1][2])
     {
         terms t;
@@ -146,21 +166,10 @@ template <typename T> struct passing {
         }
 
         T *out = p.out + mine.row(i, s) * p.shape.n;
-        words next = mine.pack(stage, 0);
-#pragma unroll
-        for (int k = 0; k < form::kPacks; k++) {
-            words now = next;
-            if (k + 1 < form::kPacks) {
-                next = mine.pack(stage, k + 1);
-            }
-            if (mine.at.has(k)) {
-                float x[kPackSize<T>], y[kPackSize<T>];
-                unpack(now, x, T{});
-                normalise(t, x, y);
-                of[k].forget();
-                of[k].apply(y);
-                rows::store_values(out + mine.at.first + k * mine.at.step, true, y);
-            }
+        if (t.template is_near_zero<T>()) {
+            write_packs<true>(t, stage, out);
+        } else {
+            write_packs<false>(t, stage, out);
         }
         if (mine.at.edge >= 0) {
             float x[1] = {to_f32(at_edge)}, y[1];
