@@ -5,7 +5,7 @@
 #ifndef AICF_GEMM_FMA_CUH
 #define AICF_GEMM_FMA_CUH
 
-#include "thin.cuh"
+#include "thin_packs.cuh"
 #include "tiles.cuh"
 
 #include <aicf/cuda/ptx.cuh>
@@ -296,7 +296,7 @@ inline aicf_status
 launch_fma(const problem<float> &p, void *workspace, aicf_stream stream)
 {
     if (is_thin(p)) {
-        return launch_thin(p, stream);
+        return launch_thin_packs(p, stream);
     }
     if (p.M <= 16) {
         return launch_fma_parts<16, 256>(p, workspace, stream);

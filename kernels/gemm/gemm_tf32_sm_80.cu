@@ -7,7 +7,7 @@
 // ahead, and that lie in shared memory as they do in global memory: a slab is read where it was
 // written, whichever dim lies together. A warp multiplies its part by mma.sync m16n8k8. Bound by
 // the matrix units.
-#include "thin.cuh"
+#include "thin_packs.cuh"
 #include "tiles.cuh"
 
 #include <aicf/cuda/mma.cuh>
@@ -305,7 +305,7 @@ inline aicf_status
 launch_mma_tf32(const problem<float> &p, aicf_stream stream)
 {
     if (is_thin(p)) {
-        return launch_thin(p, stream);
+        return launch_thin_packs(p, stream);
     }
     bool quads = aligned(p.a, p.a_pitch, p.a_batch, p.batch_rank, kQuad) &&
                  aligned(p.b, p.b_pitch, p.b_batch, p.batch_rank, kQuad);

@@ -51,6 +51,21 @@ thin_sum(const T *row, int64_t row_step, const T *vector, int64_t vector_step, i
     return sum;
 }
 
+// The end of a block: the sum of element `first` + warp lies with the lanes of a warp.
+template <typename T>
+__device__ inline void
+store_thin(const problem<T> &p, const job<T> &j, int64_t first, int64_t size, float sum)
+{
+    for (int distance = kThinSide / 2; distance > 0; distance /= 2) {
+        sum += __shfl_xor_sync(0xffffffff, sum, distance);
+    }
+    int64_t x = first + static_cast<int>(threadIdx.x) / kThinSide;
+    if (threadIdx.x % kThinSide == 0 && x < size) {
+        int64_t m = p.N == 1 ? x : 0, n = p.N == 1 ? 0 : x;
+        j.out[m * p.out_pitch + n] = of_f32<T>(finish(p, sum, row_of_c(p, j, m), n));
+    }
+}
+
 template <typename T>
 __global__ void
 __launch_bounds__(kThinSide *kThinSide) thin(const __grid_constant__ problem<T> p)
@@ -73,15 +88,7 @@ __launch_bounds__(kThinSide *kThinSide) thin(const __grid_constant__ problem<T> 
         __syncthreads();
         sum = sums[lane][warp];
     }
-    for (int distance = kThinSide / 2; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(0xffffffff, sum, distance);
-    }
-
-    x = first + warp;
-    if (lane == 0 && x < o.size) {
-        int64_t m = p.N == 1 ? x : 0, n = p.N == 1 ? 0 : x;
-        j.out[m * p.out_pitch + n] = of_f32<T>(finish(p, sum, row_of_c(p, j, m), n));
-    }
+    store_thin(p, j, first, o.size, sum);
 }
 
 template <typename T>
