@@ -291,19 +291,24 @@ scatter(
 }
 
 // The bias of a tile's columns, spread over each warp: word i of lane l has columns 64 i + 2 l and
-// the next. Loaded before the tile's products, so that nothing waits for it.
+// the next. Asked for before the tile's products, and where pairs lie on 4 bytes as the words they
+// are: nothing waits for it until the products are over.
 template <class S, typename T> struct bias_words {
     uint32_t word[S::kPanels];
 
     __device__ void load(const plan &p, int column)
     {
         const T *bias = static_cast<const T *>(p.bias);
+        bool pairs = reinterpret_cast<uintptr_t>(bias) % 4 == 0 && p.n % 2 == 0;
 #pragma unroll
         for (int i = 0; i < S::kPanels; i++) {
             int n = column + i * kPanel + static_cast<int>(threadIdx.x) % 32 * 2;
-            float low = n < p.n ? to_f32(bias[n]) : 0.0f;
-            float high = n + 1 < p.n ? to_f32(bias[n + 1]) : 0.0f;
-            word[i] = pair_of(low, high, T{});
+            word[i] = 0;
+            if (pairs && n < p.n) {
+                word[i] = *reinterpret_cast<const uint32_t *>(bias + n);
+            } else if (n < p.n) {
+                word[i] = pair_of(to_f32(bias[n]), n + 1 < p.n ? to_f32(bias[n + 1]) : 0.0f, T{});
+            }
         }
     }
 
