@@ -22,8 +22,9 @@ template <class S>
 constexpr tf32_tiles kTf32Tiles = {S::kRows,    S::kCols,   S::kShare,
                                    S::kThreads, S::kShared, &tf32_warpgroups<S>};
 
-// By two blocks that share b, since one alone is bound by the L2; and smaller ones where those
-// would leave processors idle.
+// By two blocks that share b, which costs the L2 least; smaller ones where large ones would leave
+// processors idle.
+constexpr auto &kWideTf32 = kTf32Tiles<tile_shape<2, 256, 4, 0, 1, 128, 2>>;
 constexpr auto &kSquareTf32 = kTf32Tiles<tile_shape<2, 128, 7, 0, 1, 128, 2>>;
 constexpr auto &kLowTf32 = kTf32Tiles<tile_shape<1, 128, 9, 0>>;
 constexpr auto &kSmallTf32 = kTf32Tiles<tile_shape<1, 64, 13, 0>>;
@@ -36,7 +37,11 @@ choose(const problem<float> &p, int processors)
     const struct {
         const tf32_tiles *tiles;
         int slab_clocks, fixed;
-    } bids[] = {{&kSquareTf32, 545, 2400}, {&kLowTf32, 400, 1500}, {&kSmallTf32, 330, 1500}};
+    } bids[] = {
+        {&kWideTf32, 1060, 4000},
+        {&kSquareTf32, 620, 2400},
+        {&kLowTf32, 400, 1500},
+        {&kSmallTf32, 330, 1500}};
     const tf32_tiles *best = nullptr;
     int64_t least = 0;
     for (const auto &bid : bids) {

@@ -1,7 +1,8 @@
 // The kernel of gemm_tf32_sm_90a.cu: gemm's by warpgroups (warpgroups.cuh) with operands of f32, k
 // together in both, that the copy engine rounds to tf32, and an out of f32 at any address and
 // pitch: sums are stored from registers, where four lanes fill a sector. A tile's sums are finished
-// after its products, and go out in parts under each of the next tile's slabs.
+// after its products; as many as registers hold beside the next tile's sums go out in parts under
+// each of its slabs, the others at once.
 #ifndef AICF_GEMM_TF32_WARPGROUPS_CUH
 #define AICF_GEMM_TF32_WARPGROUPS_CUH
 
@@ -104,44 +105,59 @@ finish(
     }
 }
 
-// The tile before the present one, on its way out: parts from `next` on are not stored yet.
-template <class S> struct late_sums {
-    static constexpr int kBlocks = 2; // of 8 columns in a part
-    static constexpr int kParts = S::kCols / 8 / kBlocks;
+// Two neighbours of the out, of which `inside` exist.
+__device__ inline void
+store_two(float *out, float x, float y, int inside, bool pairs)
+{
+    if (pairs && inside > 0) {
+        *reinterpret_cast<float2 *>(out) = {x, y};
+    } else if (!pairs) {
+        if (inside > 0) {
+            out[0] = x;
+        }
+        if (inside > 1) {
+            out[1] = y;
+        }
+    }
+}
 
-    float sums[S::kSums];
+// This thread's sums of the blocks of 8 columns from kFirst to kEnd.
+template <int kFirst, int kEnd>
+__device__ inline void
+store_blocks(const float *sums, const tf32_plan &p, const corner &at, int consumer)
+{
+    int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
+    float *out = p.out + at.matrix * p.out_step + m * p.out_pitch + n;
+#pragma unroll
+    for (int i = 0; i < 2 * (kEnd - kFirst); i++) {
+        int block = kFirst + i / 2, half = i % 2;
+        int inside = m + 8 * half < p.m ? p.n - n - 8 * block : 0;
+        store_two(
+            out + half * 8 * p.out_pitch + 8 * block, sums[2 * i], sums[2 * i + 1], inside,
+            p.out_pairs);
+    }
+}
+
+// The last sums of the tile before the present one, on their way out: parts from `next` on are not
+// stored yet.
+template <class S> struct late_sums {
+    static constexpr int kCount = S::kSums < 64 ? S::kSums : 64;
+    static constexpr int kBlocks = 2; // of 8 columns in a part
+    static constexpr int kParts = kCount / 4 / kBlocks;
+    static constexpr int kFirst = (S::kSums - kCount) / 4; // block
+
+    float sums[kCount];
     corner at = {};
     int next = kParts;
 
-    __device__ static void store(float *out, float x, float y, int inside, bool pairs)
-    {
-        if (pairs && inside > 0) {
-            *reinterpret_cast<float2 *>(out) = {x, y};
-        } else if (!pairs) {
-            if (inside > 0) {
-                out[0] = x;
-            }
-            if (inside > 1) {
-                out[1] = y;
-            }
-        }
-    }
-
     __device__ void store_next(const tf32_plan &p, int consumer)
     {
-        int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
-        float *out = p.out + at.matrix * p.out_step + m * p.out_pitch + n;
+        corner part_at = at;
+        part_at.n += 8 * (kFirst + next * kBlocks);
 #pragma unroll
         for (int part = 0; part < kParts; part++) { // so that `sums` stay in registers
             if (part == next) {
-#pragma unroll
-                for (int i = 0; i < 2 * kBlocks; i++) {
-                    int block = part * kBlocks + i / 2, half = i % 2;
-                    const float *x = &sums[4 * block + 2 * half];
-                    int inside = m + 8 * half < p.m ? p.n - n - 8 * block : 0;
-                    store(
-                        out + half * 8 * p.out_pitch + 8 * block, x[0], x[1], inside, p.out_pairs);
-                }
+                store_blocks<0, kBlocks>(&sums[4 * kBlocks * part], p, part_at, consumer);
             }
         }
         next++;
@@ -172,9 +188,10 @@ consume(const shared_memory<S> &shared, const tf32_plan &p, int consumer, int ra
             late.store_next(p, consumer);
         }
         finish<S>(sums, bias, p, at, consumer);
+        store_blocks<0, late.kFirst>(sums, p, at, consumer);
 #pragma unroll
-        for (int j = 0; j < S::kSums; j++) {
-            late.sums[j] = sums[j];
+        for (int j = 0; j < late.kCount; j++) {
+            late.sums[j] = sums[S::kSums - late.kCount + j];
         }
         late.at = at;
         late.next = 0;
@@ -208,7 +225,7 @@ __launch_bounds__(S::kThreads, 1) tf32_warpgroups(
     ptx::let_next_launch_begin();
     ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
-    // Two times 64 sums a thread are more than an even share of the registers.
+    // 128 sums a thread and more are above an even share of the registers.
     constexpr bool kMoveRegisters = S::kConsumers == 2;
     int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
     if (warpgroup == 0) {
