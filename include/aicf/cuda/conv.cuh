@@ -18,6 +18,7 @@
 #include <aicf/cuda/digits.cuh>
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
+#include <aicf/cuda/ptx.cuh>
 
 namespace aicf::conv {
 
@@ -251,18 +252,21 @@ out_of_part(const problem<T> &p, digits by_m, digits by_n, int64_t i)
     return p.out + where + n * p.out_n + i * p.out_group;
 }
 
-// The sums of the splits' parts, in their order.
-template <typename T>
+// The sums of the splits' parts, in their order. kEarly: waits for the launch that made them.
+template <bool kEarly, typename T>
 __global__ void
 sum_parts(const __grid_constant__ problem<T> p, digits by_m, digits by_n)
 {
+    if constexpr (kEarly) {
+        ptx::wait_for_launch_before();
+    }
     int64_t count = p.M * p.N * p.groups;
     int64_t i = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
     if (i >= count) {
         return;
     }
     float sum = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
     for (int split = 0; split < p.splits; split++) {
         sum += p.parts[split * count + i];
     }
@@ -311,10 +315,21 @@ launch_sum_parts(const problem<T> &p, aicf_stream stream)
     int64_t count = p.M * p.N * p.groups;
     bool many = p.splits > kMany;
     return aicf::launch(
-        many ? sum_many_parts<T> : sum_parts<T>,
+        many ? sum_many_parts<T> : sum_parts<false, T>,
         static_cast<unsigned>(ceil_div(count, many ? kSumLanes : kSumThreads)),
         many ? kSumWarps * kSumLanes : kSumThreads, 0, stream, p, digits_of(p.M, count),
         digits_of(p.N, count));
+}
+
+// Of at most a few tens of parts, behind a launch that lets the next one begin.
+template <typename T>
+aicf_status
+launch_sum_parts_early(const problem<T> &p, aicf_stream stream)
+{
+    int64_t count = p.M * p.N * p.groups;
+    return launch_waiting(
+        sum_parts<true, T>, static_cast<unsigned>(ceil_div(count, kSumThreads)), kSumThreads, 0,
+        stream, p, digits_of(p.M, count), digits_of(p.N, count));
 }
 
 // As many as the table's workspace is for, each a multiple of `slab` deep.

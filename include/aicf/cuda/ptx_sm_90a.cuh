@@ -179,6 +179,7 @@ wgmma_wait()
 #define AICF_R120 AICF_R90 AICF_TEN(9) AICF_TEN(10) AICF_TEN(11)
 #define AICF_R32 AICF_R30 "%30,%31"
 #define AICF_R64 AICF_R60 "%60,%61,%62,%63"
+#define AICF_R96 AICF_R90 "%90,%91,%92,%93,%94,%95"
 #define AICF_R128 AICF_R120 "%120,%121,%122,%123,%124,%125,%126,%127"
 
 // `a`, `b`, `p`, `s`, `t` are the numbers of the operands that follow the N / 2 sums.
@@ -200,6 +201,7 @@ wgmma_wait()
 
 AICF_WGMMA_TYPES(64, AICF_R32, 32, 33, 34, 35, 36, AICF_D32(0))
 AICF_WGMMA_TYPES(128, AICF_R64, 64, 65, 66, 67, 68, AICF_D32(0), AICF_D32(32))
+AICF_WGMMA_TYPES(192, AICF_R96, 96, 97, 98, 99, 100, AICF_D32(0), AICF_D32(32), AICF_D32(64))
 AICF_WGMMA_TYPES(
     256, AICF_R128, 128, 129, 130, 131, 132, AICF_D32(0), AICF_D32(32), AICF_D32(64), AICF_D32(96))
 
@@ -228,6 +230,7 @@ AICF_WGMMA_TF32(
 #undef AICF_WGMMA_TYPES
 #undef AICF_WGMMA
 #undef AICF_R128
+#undef AICF_R96
 #undef AICF_R64
 #undef AICF_R32
 #undef AICF_R120
