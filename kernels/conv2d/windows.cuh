@@ -5,8 +5,9 @@
 //
 // gemm's kernel (warpgroups.cuh) with another producer: a is the field, whose slabs are 64 channels
 // at one tap and come by way of a map of windows; b is the factor at that tap. Backwards, the
-// factor has its outputs innermost and its taps in reverse. Bound by the matrix units, where
-// windows are of one element by bytes.
+// factor has its outputs innermost and its taps in reverse, of a phase of strides some of them;
+// scattered, places of the out do not lie side by side. Bound by the matrix units, where windows
+// are of one element by bytes.
 #ifndef AICF_CONV2D_WINDOWS_CUH
 #define AICF_CONV2D_WINDOWS_CUH
 
@@ -27,7 +28,8 @@ using namespace wgmma;
 struct windows {
     int rows, columns; // of places
     int first_y, first_x, step_y, step_x;
-    int taps, taps_x, dilation_y, dilation_x;
+    int taps_x, dilation_y, dilation_x;
+    int last_tap, factor_y, factor_x; // of the factor, backwards: from tap to tap
     int channels, slabs;
 };
 
@@ -44,7 +46,7 @@ produce(
         int line = at.m / w.columns, column = at.m - line * w.columns;
         int image = line / w.rows, row = line - image * w.rows;
         int y = w.first_y + row * w.step_y, x = w.first_x + column * w.step_x;
-        int channel = 0, tap = 0, tap_y = 0, tap_x = 0;
+        int channel = 0, tap_y = 0, tap_x = 0;
         for (int slab = 0; slab < w.slabs; slab++, place.next()) {
             ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
             uint32_t full = shared.barriers().full(place.stage);
@@ -54,19 +56,20 @@ produce(
                 static_cast<uint16_t>(tap_x * w.dilation_x),
                 static_cast<uint16_t>(tap_y * w.dilation_y), full);
             if constexpr (kBackwards) {
+                int tap = w.last_tap - tap_y * w.factor_y - tap_x * w.factor_x;
 #pragma unroll
                 for (int n = 0; n < S::kCols; n += kPanel) {
                     ptx::box_load(
-                        shared.b(place.stage) + n * kRowBytes, factor, at.n + n, channel,
-                        w.taps - 1 - tap, full);
+                        shared.b(place.stage) + n * kRowBytes, factor, at.n + n, channel, tap,
+                        full);
                 }
             } else {
-                ptx::box_load(shared.b(place.stage), factor, channel, at.n, tap, full);
+                ptx::box_load(
+                    shared.b(place.stage), factor, channel, at.n, tap_y * w.taps_x + tap_x, full);
             }
             channel += kDepth;
             if (channel == w.channels) {
                 channel = 0;
-                tap++;
                 if (++tap_x == w.taps_x) {
                     tap_x = 0;
                     tap_y++;
@@ -76,7 +79,44 @@ produce(
     }
 }
 
-template <class S, bool kBackwards, typename T>
+// ---- consumers of scattered places --------------------------------------------------------------
+
+// As gemm's, but that a tile is stored before the next one is multiplied, while that is loaded.
+template <class S, typename T, bool kBackwards>
+__device__ inline void
+consume_scattered(
+    const gemm::shared_memory<S> &shared, const CUtensorMap *out, const gemm::plan &p,
+    const windows &w, int consumer)
+{
+    ring<S::kStages> place;
+    for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
+        gemm::corner at = gemm::corner_of<S>(p, i, 0);
+        float sums[S::kSums];
+        gemm::multiply<S, T, false, kBackwards>(sums, shared, place, consumer, 0, p.slabs, [] {});
+        uint32_t packed[S::kSums / 2];
+#pragma unroll
+        for (int k = 0; k < S::kSums / 2; k++) {
+            packed[k] = pair_of(sums[2 * k], sums[2 * k + 1], T{});
+        }
+        int first = at.m + consumer * kConsumerRows;
+        int line = first / w.columns, column = first - line * w.columns;
+        int image = line / w.rows, row = line - image * w.rows;
+#pragma unroll
+        for (int panel = 0; panel < S::kPanels; panel++) {
+            uint32_t from = shared.out(consumer, panel);
+            store_panel<S::kOutPanels - 1>(packed + panel * (kPanel / 4), from, 1 + consumer, [&] {
+                if (first < p.m) {
+                    ptx::places_store(out, at.n + panel * kPanel, column, row, image, from);
+                }
+            });
+        }
+    }
+    if (threadIdx.x % kWarpgroup == 0) {
+        ptx::box_store_wait_read<0>(); // shared memory outlives the stores' reads
+    }
+}
+
+template <class S, bool kBackwards, bool kScattered, typename T>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
@@ -111,7 +151,11 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
-        gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
+        if constexpr (kScattered) {
+            consume_scattered<S, T, kBackwards>(shared, &out, p, w, warpgroup - 1);
+        } else {
+            gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
+        }
         __syncwarp();
     }
 }
@@ -128,26 +172,33 @@ template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DAT
 template <>
 constexpr CUtensorMapDataType kMapType<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 
-template <class S, bool kBackwards, typename T>
+template <class S, bool kBackwards, bool kScattered, typename T>
 aicf_status
 launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
 {
-    int64_t places = c.images * c.y.places * c.x.places, taps = c.y.taps * c.x.taps;
+    int64_t places = c.images * c.y.places * c.x.places;
     CUtensorMap field, factor, out;
+    // From a tap to the next one in the factor, in numbers of a channel.
+    const int64_t length = kBackwards ? c.m : c.channels;
+    const int64_t factor_y = c.y.taps > 1 ? c.factor_strides[2] / length : 0;
+    const int64_t factor_x = c.x.taps > 1 ? c.factor_strides[3] / length : 0;
+    const int64_t last_tap = (c.y.taps - 1) * factor_y + (c.x.taps - 1) * factor_x;
     aicf_status status = encode_windows(&field, c, kMapType<T>, S::kRows);
     if (!status.kind) {
         matrices m = {};
         m.data = c.factor;
-        m.length = kBackwards ? c.m : c.channels;
+        m.length = length;
         m.lines = kBackwards ? c.channels : c.m;
-        m.count = taps;
-        m.step = m.length;
-        m.pitch = taps * m.length;
+        m.count = last_tap + 1;
+        m.step = length;
+        m.pitch = c.factor_strides[kBackwards ? 1 : 0];
         m.size = sizeof(T);
         m.type = kMapType<T>;
         status = encode_map(&factor, m, kBackwards ? kDepth : S::kCols);
     }
-    if (!status.kind) {
+    if (!status.kind && kScattered) {
+        status = encode_places(&out, c, kMapType<T>, kConsumerRows);
+    } else if (!status.kind) {
         matrices m = {c.out, c.m, places, 1, c.m, 0, sizeof(T), kMapType<T>};
         status = encode_map(&out, m, kConsumerRows);
     }
@@ -161,12 +212,14 @@ launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
         static_cast<int>(c.x.first),
         static_cast<int>(c.y.places > 1 ? c.y.step : 0),
         static_cast<int>(c.x.places > 1 ? c.x.step : 0),
-        static_cast<int>(taps),
         static_cast<int>(c.x.taps),
         static_cast<int>(c.y.taps > 1 ? c.y.tap_step : 0),
         static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0),
+        static_cast<int>(last_tap),
+        static_cast<int>(factor_y),
+        static_cast<int>(factor_x),
         static_cast<int>(c.channels),
-        static_cast<int>(taps * c.channels / kDepth)};
+        static_cast<int>(aicf_conv_depth(&c) / kDepth)};
     gemm::plan p = {};
     p.m = static_cast<int>(places);
     p.n = static_cast<int>(c.m);
@@ -178,8 +231,9 @@ launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
     p.alpha = 1.0f;
     p.act = AICF_GEMM_ACT_NONE;
     return launch_clusters(
-        warpgroups<S, kBackwards, T>, static_cast<unsigned>(std::min(p.tiles, processors)),
-        S::kThreads, S::kShared, 1, stream, field, factor, out, p, w);
+        warpgroups<S, kBackwards, kScattered, T>,
+        static_cast<unsigned>(std::min(p.tiles, processors)), S::kThreads, S::kShared, 1, stream,
+        field, factor, out, p, w);
 }
 
 // Clocks of a shape: waves of tiles over the processors, each its slabs and a fixed part. A slab's
@@ -193,7 +247,7 @@ clocks(const aicf_conv &c, int processors, int slab_clocks)
     return ceil_div(tiles, processors) * (aicf_conv_depth(&c) / kDepth * slab_clocks + 500);
 }
 
-template <bool kBackwards, typename T>
+template <bool kBackwards, bool kScattered, typename T>
 aicf_status
 launch_fitting(const aicf_conv &c, aicf_stream stream)
 {
@@ -211,11 +265,13 @@ launch_fitting(const aicf_conv &c, aicf_stream stream)
     int64_t for_narrow = clocks<narrow>(c, processors, 390);
     int64_t for_small = clocks<small>(c, processors, 330);
     int64_t best = std::min({for_wide, for_square, for_low, for_narrow, for_small});
-    return best == for_wide     ? launch_windows<wide, kBackwards, T>(c, processors, stream)
-           : best == for_square ? launch_windows<square, kBackwards, T>(c, processors, stream)
-           : best == for_low    ? launch_windows<low, kBackwards, T>(c, processors, stream)
-           : best == for_narrow ? launch_windows<narrow, kBackwards, T>(c, processors, stream)
-                                : launch_windows<small, kBackwards, T>(c, processors, stream);
+    return best == for_wide ? launch_windows<wide, kBackwards, kScattered, T>(c, processors, stream)
+           : best == for_square
+               ? launch_windows<square, kBackwards, kScattered, T>(c, processors, stream)
+           : best == for_low ? launch_windows<low, kBackwards, kScattered, T>(c, processors, stream)
+           : best == for_narrow
+               ? launch_windows<narrow, kBackwards, kScattered, T>(c, processors, stream)
+               : launch_windows<small, kBackwards, kScattered, T>(c, processors, stream);
 }
 
 } // namespace aicf::AICF_OP

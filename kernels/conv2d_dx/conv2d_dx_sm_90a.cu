@@ -1,5 +1,5 @@
-// The input gradient of conv2d by warpgroups of sm_90a (see ../conv2d/windows.cuh): where strides
-// are 1, a convolution of gy by the taps in reverse.
+// The input gradient of conv2d by warpgroups of sm_90a (see ../conv2d/windows.cuh): for each phase
+// of the strides a convolution of gy by those taps that reach it, in reverse.
 #define AICF_OP conv2d_dx
 
 #include "phases.cuh"
@@ -23,7 +23,12 @@ warpgroups_phase(const aicf_conv *phase, void *stream)
     aicf_conv c = *phase;
     c.y = reversed(c.y);
     c.x = reversed(c.x);
-    return launch_fitting<true, T>(c, static_cast<aicf_stream>(stream));
+    const int64_t row = c.m * c.x.places, image = row * c.y.places;
+    const bool scattered = (c.x.places > 1 && c.out_strides[3] != c.m) ||
+                           (c.y.places > 1 && c.out_strides[2] != row) ||
+                           (c.images > 1 && c.out_strides[0] != image);
+    return scattered ? launch_fitting<true, true, T>(c, static_cast<aicf_stream>(stream))
+                     : launch_fitting<true, false, T>(c, static_cast<aicf_stream>(stream));
 }
 
 } // namespace aicf::conv2d_dx

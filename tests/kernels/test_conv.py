@@ -85,6 +85,8 @@ CONVS = [
     Conv((2, 128, 7, 9), (264, 128, 2, 3), pad=(1, 2), dilation=(2, 1)),
     Conv((5, 64, 11, 6), (72, 64, 3, 1), (3, 2), (2, 0), (1, 1)),
     Conv((3, 24, 9, 8), (128, 24, 3, 2), pad=(0, 1), dilation=(1, 2)),
+    Conv((2, 72, 9, 10), (64, 72, 3, 3), (2, 2), (1, 1)),  # phases of strides on warpgroups
+    Conv((3, 64, 13, 8), (128, 64, 4, 3), (3, 2), (2, 0)),
     Conv((3, 40, 7, 9), (40, 1, 3, 3), (2, 1), (1, 1), groups=40),  # whole packs of channels
     Conv((1, 264, 5, 6), (264, 1, 5, 5), pad=(2, 2), groups=264),
     Conv((2, 132, 17, 9), (132, 1, 3, 3), pad=(1, 1), groups=132),  # depthwise by strips of rows

@@ -189,14 +189,13 @@ relu_pair(uint32_t word, __half)
     return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-// Stores 64 columns of a consumer's 64 rows at (x, y, z) by way of a panel in shared memory;
-// `packed` are the thread's 16 words of them, pairs of sums in order. A warpgroup calls it
-// together; `barrier` is its own. At most kPending of its stores before still read other panels.
-template <int kPending>
+// Stores 64 columns of a consumer's 64 rows by way of a panel in shared memory, from which one
+// thread's store() takes them; `packed` are the thread's 16 words of them, pairs of sums in order.
+// A warpgroup calls it together; `barrier` is its own. At most kPending of its stores before still
+// read other panels.
+template <int kPending, class Store>
 __device__ inline void
-store_panel(
-    const uint32_t *packed, uint32_t panel, const CUtensorMap *out, int x, int y, int z,
-    int barrier)
+store_panel(const uint32_t *packed, uint32_t panel, int barrier, Store store)
 {
     int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
     bool issuer = threadIdx.x % kWarpgroup == 0;
@@ -216,9 +215,19 @@ store_panel(
     ptx::copy_engine_fence();
     ptx::threads_meet(barrier, kWarpgroup);
     if (issuer) {
-        ptx::box_store(out, x, y, z, panel);
+        store();
         ptx::box_store_commit();
     }
+}
+
+// The same to the box at (x, y, z).
+template <int kPending>
+__device__ inline void
+store_panel(
+    const uint32_t *packed, uint32_t panel, const CUtensorMap *out, int x, int y, int z,
+    int barrier)
+{
+    store_panel<kPending>(packed, panel, barrier, [&] { ptx::box_store(out, x, y, z, panel); });
 }
 
 } // namespace aicf::wgmma
