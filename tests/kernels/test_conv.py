@@ -218,9 +218,10 @@ def test_each_kernel_by_name(device: str, op: str) -> None:
 @pytest.mark.promise("KERNELS-conv2d-corner")
 @pytest.mark.parametrize("layout", ["dense", "nhwc"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_zeros_with_one_large_corner(device: str, dtype: str, layout: str) -> None:
+@pytest.mark.parametrize("groups", [1, 8])
+def test_zeros_with_one_large_corner(device: str, groups: int, dtype: str, layout: str) -> None:
     """Nothing but the windows that hold it may see it, in none of 100 images."""
-    c = Conv((100, 8, 10, 10), (8, 8, 3, 3), pad=(1, 1))
+    c = Conv((100, 8, 10, 10), (8, 8 // groups, 3, 3), pad=(1, 1), groups=groups)
     w = drawn(c.w, dtype, 2)
     for image, row, column in ((0, 0, 0), (57, 0, 9), (99, 9, 9)):
         x = torch.zeros(c.x, dtype=torch.float64)
