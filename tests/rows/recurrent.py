@@ -254,12 +254,13 @@ def refused_bwd(op: str) -> Any:
 FORWARD = {"rnn_tanh": rnn_tanh, "gru": gru, "lstm": lstm}
 BACKWARD = {"rnn_tanh": rnn_tanh_bwd, "gru": gru_bwd, "lstm": lstm_bwd}
 
-# The hidden state and the gates' gradients are rounded to the dtype between steps;
+# The hidden state and the gates' gradients are rounded to the dtype between steps, and in gru what
+# was rounded may cancel;
 # tests/kernels/test_recurrent.py says by how much results may be off.
 ROWS = [
     *(
         Row(op, forward(op, CASES), reference, refused=refused(op), large=forward(op, LARGE),
-            slack=32.0)
+            slack=256.0 if op == "gru" else 32.0)
         for op, reference in FORWARD.items()
     ),
     *(
