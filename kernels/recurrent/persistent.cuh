@@ -21,17 +21,17 @@ namespace aicf::recurrent {
 constexpr int kDepth = 32;               // k of a chunk: 16 bytes of a row in each of 4 lanes
 constexpr uint32_t kMostPolls = 1 << 27; // some minutes: whoever is waited for is no more
 
-// kUnits units a block, kTiles tiles of 16 rows of the batch a group.
-template <cell kCell, int kUnits_, int kTiles_> struct block_shape {
-    static constexpr int kUnits = kUnits_, kTiles = kTiles_, kG = kGates<kCell>;
+// kUnits units a block, of kLines lines of weights each; kTiles tiles of 16 rows of the batch a
+// group. A warp reads kAhead chunks at once.
+template <int kLines_, int kUnits_, int kTiles_, int kAhead_> struct block_shape {
+    static constexpr int kLines = kLines_, kUnits = kUnits_, kTiles = kTiles_, kAhead = kAhead_;
     static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-    static constexpr int kM = 16 * kTiles, kColumns = kG * kUnits, kN = kColumns / 8;
+    static constexpr int kM = 16 * kTiles, kColumns = kLines * kUnits, kN = kColumns / 8;
     // The rows of sums that a half warp writes or reads at once lie in different banks.
     static constexpr int kPitch = kColumns % 16 == 8 ? kColumns : kColumns + 8;
     static constexpr int kSumBytes = kWarps * kM * kPitch * 4;
     static constexpr int kChunkBytes = kN * kWarp * 16; // of weights, for kDepth of k
     static constexpr int kCells = (kM * kUnits + kThreads - 1) / kThreads; // a thread
-    static constexpr int kAhead = 4; // chunks that a warp reads at once
 };
 
 template <typename T> struct persistent {
@@ -60,20 +60,20 @@ wait_for_blocks(const uint32_t *done, int count, uint32_t steps)
 
 // Fragments of b as mma.sync takes them, two steps of 16 k in 16 bytes a lane: lane l has 8
 // neighbours along k, from 8 (l % 4) on, of column l / 4 of a tile of 8. Rows of a come in the same
-// order, so that the sums are over the same k.
+// order, so that the sums are over the same k. Line l of unit u is row l * units + u of `from`.
 template <typename T, typename B>
 __device__ inline void
-load_weights(const persistent<T> &p, int64_t first_unit, uint4 *weights)
+load_weights(
+    const T *from, int64_t units, int64_t depth, int chunks, int64_t first_unit, uint4 *weights)
 {
-    int64_t rows = p.H;
-    for (int i = static_cast<int>(threadIdx.x); i < p.chunks * B::kN * kWarp; i += B::kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < chunks * B::kN * kWarp; i += B::kThreads) {
         int lane = i % kWarp, column = i / kWarp % B::kN * 8 + lane / 4;
         int64_t k = i / (kWarp * B::kN) * kDepth + lane % 4 * kChunk;
         int64_t unit = first_unit + column % B::kUnits;
         uint4 w = {};
-        if (unit < rows && k < p.H) {
-            int64_t row = column / B::kUnits * rows + unit;
-            w = *reinterpret_cast<const uint4 *>(p.w_hh + row * p.H + k);
+        if (unit < units && k < depth) {
+            int64_t row = column / B::kUnits * units + unit;
+            w = *reinterpret_cast<const uint4 *>(from + row * depth + k);
         }
         weights[i] = w;
     }
@@ -149,6 +149,39 @@ put_sums(const float (&sums)[B::kTiles][B::kN][4], float *to)
     }
 }
 
+// A warp's share of the depth, in chunks.
+template <typename B> struct share_of_depth {
+    int begin, end;
+
+    __device__ share_of_depth(int chunks)
+    {
+        int warp = static_cast<int>(threadIdx.x) / kWarp;
+        int share = (chunks + B::kWarps - 1) / B::kWarps;
+        begin = warp * share < chunks ? warp * share : chunks;
+        end = begin + share < chunks ? begin + share : chunks;
+    }
+};
+
+// The products of `count` rows of `from` with the weights, of this warp's share, to where all meet.
+template <typename T, typename B>
+__device__ inline void
+multiply_rows(
+    const T *from, int count, int depth, const uint4 *weights, const share_of_depth<B> &share,
+    float *meeting)
+{
+    int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const T *rows[B::kTiles][2];
+#pragma unroll
+    for (int i = 0; i < 2 * B::kTiles; i++) {
+        int row = i / 2 * 16 + i % 2 * 8 + lane / 4;
+        // Rows beyond the batch are its last one again: nobody takes their sums.
+        rows[i / 2][i % 2] = from + static_cast<int64_t>(row < count ? row : count - 1) * depth;
+    }
+    float sums[B::kTiles][B::kN][4] = {};
+    multiply_chunks<T, B>(rows, weights, share.begin, share.end, depth, sums);
+    put_sums<B>(sums, meeting);
+}
+
 // The sums of all warps of one row and column.
 template <typename B>
 __device__ inline float
@@ -162,11 +195,15 @@ sum_of_warps(const float *sums, int row, int column)
     return sum;
 }
 
+template <cell kCell, int kUnits, int kTiles>
+using forward_shape = block_shape<kGates<kCell>, kUnits, kTiles, 4>;
+
 template <typename T, cell kCell, int kUnits, int kTiles>
-__global__ void __launch_bounds__(256, 1) forward_persistent(const __grid_constant__ persistent<T> p)
+__global__ void
+    __launch_bounds__(256, 1) forward_persistent(const __grid_constant__ persistent<T> p)
 {
-    using B = block_shape<kCell, kUnits, kTiles>;
-    constexpr int kG = B::kG;
+    using B = forward_shape<kCell, kUnits, kTiles>;
+    constexpr int kG = kGates<kCell>;
     extern __shared__ __align__(128) uint8_t shared[];
     float *meeting = reinterpret_cast<float *>(shared);
     uint4 *weights = reinterpret_cast<uint4 *>(shared + B::kSumBytes);
@@ -176,14 +213,11 @@ __global__ void __launch_bounds__(256, 1) forward_persistent(const __grid_consta
     int64_t first_row = static_cast<int64_t>(group) * B::kM;
     int count = static_cast<int>(p.N - first_row < B::kM ? p.N - first_row : B::kM);
     uint32_t *done = p.done + static_cast<int64_t>(group) * p.unit_blocks;
-    load_weights<T, B>(p, first_unit, weights);
+    load_weights<T, B>(p.w_hh, p.H, p.H, p.chunks, first_unit, weights);
 
     // This warp's share of the depth, and the blocks that make it.
-    int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-    int share = (p.chunks + B::kWarps - 1) / B::kWarps;
-    int begin = warp * share < p.chunks ? warp * share : p.chunks;
-    int end = begin + share < p.chunks ? begin + share : p.chunks;
-    int from = begin * kDepth / kUnits, to = (end * kDepth + kUnits - 1) / kUnits;
+    share_of_depth<B> mine(p.chunks);
+    int from = mine.begin * kDepth / kUnits, to = (mine.end * kDepth + kUnits - 1) / kUnits;
     to = to < p.unit_blocks ? to : p.unit_blocks;
 
     // This thread's cells.
@@ -220,16 +254,8 @@ __global__ void __launch_bounds__(256, 1) forward_persistent(const __grid_consta
         }
 
         wait_for_blocks(done + from, to - from, static_cast<uint32_t>(at));
-        const T *rows[kTiles][2];
-#pragma unroll
-        for (int i = 0; i < 2 * kTiles; i++) {
-            int row = i / 2 * 16 + i % 2 * 8 + lane / 4;
-            // Rows beyond the batch are its last one again: nobody takes their sums.
-            rows[i / 2][i % 2] = before + (first_row + (row < count ? row : count - 1)) * p.H;
-        }
-        float sums[kTiles][B::kN][4] = {};
-        multiply_chunks<T, B>(rows, weights, begin, end, static_cast<int>(p.H), sums);
-        put_sums<B>(sums, meeting);
+        multiply_rows<T, B>(
+            before + first_row * p.H, count, static_cast<int>(p.H), weights, mine, meeting);
         __syncthreads();
 
         float kept[B::kCells][kKept] = {};
@@ -322,16 +348,15 @@ launch_at_once(
     return status_of(error);
 }
 
-// False, with nothing launched, where the blocks of one group do not fit on the device.
-template <typename T, cell kCell, int kUnits, int kTiles>
+// All groups, as many at once as the device runs; `depth`: of the products of a step. False, with
+// nothing launched, where the blocks of one group do not fit on the device.
+template <typename B, typename P>
 bool
-launch_groups(persistent<T> p, aicf_stream stream, aicf_status &status)
+launch_groups(void (*of)(P), P p, int64_t depth, aicf_stream stream, aicf_status &status)
 {
-    using B = block_shape<kCell, kUnits, kTiles>;
-    const void *kernel =
-        reinterpret_cast<const void *>(forward_persistent<T, kCell, kUnits, kTiles>);
-    p.unit_blocks = static_cast<int>(ceil_div(p.H, kUnits));
-    p.chunks = static_cast<int>(ceil_div(p.H, kDepth));
+    const void *kernel = reinterpret_cast<const void *>(of);
+    p.unit_blocks = static_cast<int>(ceil_div(p.H, B::kUnits));
+    p.chunks = static_cast<int>(ceil_div(depth, kDepth));
     int shared = B::kSumBytes + p.chunks * B::kChunkBytes;
     int64_t groups = ceil_div(p.N, B::kM);
     int64_t at_once = blocks_at_once(kernel, B::kThreads, shared, status) / p.unit_blocks;
@@ -349,13 +374,21 @@ launch_groups(persistent<T> p, aicf_stream stream, aicf_status &status)
     return true;
 }
 
+template <typename T, cell kCell, int kUnits, int kTiles>
+bool
+launch_forward_units(const persistent<T> &p, aicf_stream stream, aicf_status &status)
+{
+    return launch_groups<forward_shape<kCell, kUnits, kTiles>>(
+        forward_persistent<T, kCell, kUnits, kTiles>, p, p.H, stream, status);
+}
+
 // Few units a block spread the weights over more multiprocessors, if there are as many.
 template <typename T, cell kCell, int kTiles>
 bool
-launch_units_of(const persistent<T> &p, aicf_stream stream, aicf_status &status)
+launch_forward_tiles(const persistent<T> &p, aicf_stream stream, aicf_status &status)
 {
-    return launch_groups<T, kCell, 8, kTiles>(p, stream, status) ||
-           launch_groups<T, kCell, 16, kTiles>(p, stream, status);
+    return launch_forward_units<T, kCell, 8, kTiles>(p, stream, status) ||
+           launch_forward_units<T, kCell, 16, kTiles>(p, stream, status);
 }
 
 // False, with no step made, where it does not fit on the device. Requires no size to be 0.
@@ -385,8 +418,8 @@ launch_persistent(const layer<T> &p, void *workspace, aicf_stream stream, aicf_s
     if (status.kind) {
         return true;
     }
-    return p.N > 16 ? launch_units_of<T, kCell, 2>(all, stream, status)
-                    : launch_units_of<T, kCell, 1>(all, stream, status);
+    return p.N > 16 ? launch_forward_tiles<T, kCell, 2>(all, stream, status)
+                    : launch_forward_tiles<T, kCell, 1>(all, stream, status);
 }
 
 } // namespace aicf::recurrent
