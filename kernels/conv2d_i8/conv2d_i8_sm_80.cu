@@ -117,7 +117,7 @@ inline aicf_status
 run_igemm(aicf_conv c, const aicf_requant &r, void *workspace, aicf_stream stream)
 {
     destination to = {c.out, nullptr, r};
-    aicf_status status = take_field(c, r, workspace, &to.shifts, stream);
+    aicf_status status = take_field<80>(c, r, workspace, &to.shifts, stream);
     if (status.kind) {
         return status;
     }

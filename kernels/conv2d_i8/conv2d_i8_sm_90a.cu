@@ -156,7 +156,7 @@ inline aicf_status
 run_warpgroups(aicf_conv c, const aicf_requant &r, void *workspace, aicf_stream stream)
 {
     const int *shifts = nullptr;
-    aicf_status status = take_field(c, r, workspace, &shifts, stream);
+    aicf_status status = take_field<90>(c, r, workspace, &shifts, stream);
     return status.kind ? status : launch_fitting(c, outs_of(c.out, c.m, c.m, shifts, r), stream);
 }
 

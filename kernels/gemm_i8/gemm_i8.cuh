@@ -27,7 +27,8 @@ takes_eights(const void *out, int64_t pitch, int64_t columns, int bytes)
 }
 
 // The operands of a call, laid, with the help of the workspace.
-inline aicf_status
+template <int kArch>
+aicf_status
 product_of(
     const aicf_view *a, const aicf_view *b, const aicf_view *out, int64_t M, int64_t K, int64_t N,
     const aicf_requant &r, void *workspace, aicf_stream stream, product *p)
@@ -40,9 +41,9 @@ product_of(
     p->vectors = takes_eights(out->data, out->strides[0], N, bytes_of(r.kind));
     p->requant = r;
     uint8_t *room = static_cast<uint8_t *>(workspace);
-    aicf_status status = lay(p->a, &room, stream);
-    status = status.kind ? status : lay(p->b, &room, stream);
-    return status.kind ? status : shift_lines(p->b, r, &room, &p->shifts, stream);
+    aicf_status status = lay<kArch>(p->a, &room, stream);
+    status = status.kind ? status : lay<kArch>(p->b, &room, stream);
+    return status.kind ? status : shift_lines<kArch>(p->b, r, &room, &p->shifts, stream);
 }
 
 } // namespace aicf::i8

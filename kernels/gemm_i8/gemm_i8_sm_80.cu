@@ -139,7 +139,7 @@ run_mma(
     const aicf_requant &r, void *workspace, aicf_stream stream)
 {
     product p;
-    aicf_status status = product_of(a, b, out, M, K, N, r, workspace, stream, &p);
+    aicf_status status = product_of<80>(a, b, out, M, K, N, r, workspace, stream, &p);
     if (status.kind) {
         return status;
     }

@@ -160,7 +160,7 @@ run_wgmma(
     const aicf_requant &r, void *workspace, aicf_stream stream)
 {
     product p;
-    aicf_status status = product_of(a, b, out, M, K, N, r, workspace, stream, &p);
+    aicf_status status = product_of<90>(a, b, out, M, K, N, r, workspace, stream, &p);
     return status.kind || M * N == 0 ? status : launch_warpgroups(p, stream);
 }
 

@@ -78,7 +78,8 @@ def check(
     q = "i8" if a.dtype == torch.int8 else "u8"
     tensors = [given.get(name) for name in TENSORS]
     held = [None if t is None else t.cpu() for t in tensors]
-    want = gemm_i8(a.cpu(), b.cpu(), *held, act=act, dtype=u)
+    formula: Any = gemm_i8
+    want = formula(a.cpu(), b.cpu(), *held, act=act, dtype=u)
     out = poisoned(want.shape, u, a.device.type) if out is None else out
     options = {"kernel": kernel} if kernel else {}
     call("gemm_i8", f"{q}_{u}", a, b, *tensors, out, act=act, **options)
@@ -116,7 +117,7 @@ def test_sizes_and_layouts(device: str, sizes: tuple[int, int, int], q: str) -> 
 @pytest.mark.parametrize("u", OUTS)
 @pytest.mark.parametrize("q", ["i8", "u8"])
 @pytest.mark.parametrize(
-    "sizes", [(1, 1, 1), (7, 17, 9), (70, 136, 80), (33, 70, 144), (150, 264, 1024)], ids=str
+    "sizes", [(1, 1, 1), (7, 17, 9), (70, 136, 80), (33, 70, 144), (150, 264, 272)], ids=str
 )
 def test_epilogues(device: str, sizes: tuple[int, int, int], q: str, u: str) -> None:
     """Each part alone, all together, one scale and one a column, outs in every layout."""
@@ -246,7 +247,8 @@ def check_conv(
     q = "i8" if x.dtype == torch.int8 else "u8"
     tensors = [given.get(name) for name in TENSORS]
     held = [None if t is None else t.cpu() for t in tensors]
-    want = conv2d_i8(x.cpu(), w.cpu(), *held, act=act, dtype=u, **attributes)
+    formula: Any = conv2d_i8
+    want = formula(x.cpu(), w.cpu(), *held, act=act, dtype=u, **attributes)
     out = poisoned(want.shape, u, x.device.type, "nhwc" if last else "dense")
     module = importlib.import_module("aicf_cuda.conv2d_i8")
     options = {"act": act, "kernel": kernel, **attributes}

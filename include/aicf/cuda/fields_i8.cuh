@@ -25,6 +25,7 @@ struct framing {
 };
 
 // A thread 16 channels. Around a source is the field's zero, behind its channels are zeros.
+template <int kArch>
 __global__ void
 __launch_bounds__(kLineThreads)
     frame(const __grid_constant__ framing f, const __grid_constant__ aicf_requant r)
@@ -60,7 +61,8 @@ __launch_bounds__(kLineThreads)
 }
 
 // Pixels with as many more rows and columns on each side, and channels in 16s, at `*room`.
-inline aicf_status
+template <int kArch>
+aicf_status
 launch_frame(
     const void *from, int64_t images, int64_t rows, int64_t columns, int64_t channels, int64_t top,
     int64_t left, const aicf_requant &r, uint8_t **room, aicf_stream stream)
@@ -81,14 +83,15 @@ launch_frame(
     f.to_rows = digits_of(to_rows, f.count);
     *room += f.count * kUnit;
     return launch(
-        frame, static_cast<unsigned>(ceil_div(f.count, kLineThreads)), kLineThreads, 0, stream, f,
-        r);
+        frame<kArch>, static_cast<unsigned>(ceil_div(f.count, kLineThreads)), kLineThreads, 0,
+        stream, f, r);
 }
 
 // A convolution of dense tensors, channels innermost, made one that the units take, and counted in
 // pairs of channels but for the outs. `shifts`: what comes off each output's sums, or NULL. Not of
 // channels that are not in 16s in several groups.
-inline aicf_status
+template <int kArch>
+aicf_status
 take_field(
     aicf_conv &c, const aicf_requant &r, void *workspace, const int **shifts, aicf_stream stream)
 {
@@ -99,7 +102,7 @@ take_field(
     if (pads || widens) {
         int64_t top = pads ? -c.y.first : 0, left = pads ? -c.x.first : 0;
         uint8_t *field = room;
-        status = launch_frame(
+        status = launch_frame<kArch>(
             c.field, c.images, c.y.size, c.x.size, c.channels * c.groups, top, left, r, &room,
             stream);
         c.field = reinterpret_cast<char *>(field);
@@ -111,7 +114,7 @@ take_field(
     if (widens && !status.kind) {
         aicf_requant none = {};
         uint8_t *factor = room;
-        status = launch_frame(
+        status = launch_frame<kArch>(
             c.factor, outputs, c.y.taps, c.x.taps, c.channels, 0, 0, none, &room, stream);
         c.factor = reinterpret_cast<char *>(factor);
         c.channels = ceil_div(c.channels, kUnit) * kUnit;
@@ -122,7 +125,7 @@ take_field(
     operand factor = {
         reinterpret_cast<const uint8_t *>(c.factor), outputs, taps * c.channels, taps * c.channels,
         1};
-    status = shift_lines(factor, r, &room, shifts, stream);
+    status = shift_lines<kArch>(factor, r, &room, shifts, stream);
 
     c.item = 2;
     c.channels /= 2;

@@ -8,6 +8,8 @@
 
 namespace aicf::i8 {
 
+// Kernels and what launches them have a kArch, that of the source: its code is for that alone.
+
 constexpr int kLineThreads = 256;
 constexpr int64_t kLineUnit = 128; // what pitches of copies are multiples of: a line of the L2
 constexpr int kTurned = 128;       // lines, and k, of a tile that is turned
@@ -61,6 +63,7 @@ across_lines(const operand &x, int64_t line, int64_t k, bool words)
 
 // From lines that lie side by side (pitch 1). Warps read along them and write along k; a square in
 // shared memory is swizzled, so that neither meets a bank twice. `words`: four lines are a word.
+template <int kArch>
 __global__ void
 __launch_bounds__(kLineThreads)
     turn_lines(const __grid_constant__ operand x, uint8_t *to, int64_t to_pitch, bool words)
@@ -92,6 +95,7 @@ __launch_bounds__(kLineThreads)
 }
 
 // From lines of any pitch and step, a thread 16 bytes.
+template <int kArch>
 __global__ void
 __launch_bounds__(kLineThreads)
     copy_lines(const __grid_constant__ operand x, uint8_t *to, int64_t to_pitch)
@@ -118,7 +122,8 @@ __launch_bounds__(kLineThreads)
 
 // x as it lies or, where that will not do, a copy of it at `*room`, which moves on behind it. With
 // zeros behind each line of a copy, to its pitch.
-inline aicf_status
+template <int kArch>
+aicf_status
 lay(operand &x, uint8_t **room, aicf_stream stream)
 {
     if (is_laid(x) || x.lines * x.depth == 0) {
@@ -132,12 +137,13 @@ lay(operand &x, uint8_t **room, aicf_stream stream)
         bool words = reinterpret_cast<uintptr_t>(x.data) % 4 == 0 && x.step % 4 == 0;
         int64_t blocks = ceil_div(x.lines, kTurned) * (pitch / kTurned);
         status = launch(
-            turn_lines, static_cast<unsigned>(blocks), kLineThreads, 0, stream, x, to, pitch,
+            turn_lines<kArch>, static_cast<unsigned>(blocks), kLineThreads, 0, stream, x, to, pitch,
             words);
     } else {
         int64_t blocks = ceil_div(x.lines * (pitch / 16), kLineThreads);
         status = launch(
-            copy_lines, static_cast<unsigned>(blocks), kLineThreads, 0, stream, x, to, pitch);
+            copy_lines<kArch>, static_cast<unsigned>(blocks), kLineThreads, 0, stream, x, to,
+            pitch);
     }
     x.data = to;
     x.depth = ceil_div(x.depth, 16) * 16;
@@ -149,6 +155,7 @@ lay(operand &x, uint8_t **room, aicf_stream stream)
 // ---- sums ---------------------------------------------------------------------------------------
 
 // shifts[line] = the field's zero times the sum of the line, a warp a line, of a laid operand.
+template <int kArch>
 __global__ void
 __launch_bounds__(kLineThreads) sum_lines(
     const __grid_constant__ operand x, const __grid_constant__ aicf_requant r, int *shifts)
@@ -177,7 +184,8 @@ __launch_bounds__(kLineThreads) sum_lines(
 }
 
 // What comes off the sums of the columns that x has the factors of, at `*room`; NULL: nothing.
-inline aicf_status
+template <int kArch>
+aicf_status
 shift_lines(
     const operand &x, const aicf_requant &r, uint8_t **room, const int **shifts, aicf_stream stream)
 {
@@ -190,8 +198,8 @@ shift_lines(
     *shifts = to;
     constexpr int kWarps = kLineThreads / 32;
     return launch(
-        sum_lines, static_cast<unsigned>(ceil_div(x.lines, kWarps)), kLineThreads, 0, stream, x, r,
-        to);
+        sum_lines<kArch>, static_cast<unsigned>(ceil_div(x.lines, kWarps)), kLineThreads, 0, stream,
+        x, r, to);
 }
 
 } // namespace aicf::i8
