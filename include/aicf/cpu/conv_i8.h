@@ -13,7 +13,7 @@
 #define AICF_CPU_CONV_I8_H
 
 #include <aicf/conv.h>
-#include <aicf/cpu/real.h>
+#include <aicf/cpu/convert.h>
 #include <aicf/requant.h>
 
 enum {
@@ -247,12 +247,13 @@ aicf_i8_take_columns(const aicf_requant *r, int64_t first, int64_t n, aicf_i8_co
     c->n = n;
     c->zero = r->out_zero ? *r->out_zero : 0;
     c->scaled = aicf_requant_scales(r);
+    const float field = r->field_scale ? *r->field_scale : 1, one = 1;
+    const float out = r->out_scale ? 1 / *r->out_scale : 1;
+    const float *factor = r->factor_scale ? r->factor_scale : &one;
+    const int64_t step = r->factor_scale && r->scales > 1;
     for (int64_t j = 0; j < n; j++) {
         c->bias[j] = r->bias ? r->bias[first + j] : 0;
-        float scale = r->field_scale ? *r->field_scale : 1;
-        scale *= r->factor_scale ? r->factor_scale[r->scales == 1 ? 0 : first + j] : 1;
-        scale *= r->out_scale ? 1 / *r->out_scale : 1;
-        c->scale[j] = scale;
+        c->scale[j] = field * factor[(first + j) * step] * out;
     }
 }
 
@@ -274,44 +275,75 @@ aicf_i8_round(float y)
     return whole >= 0x1p31f ? INT32_MAX : whole < -0x1p31f ? INT32_MIN : (int32_t)whole;
 }
 
-#define AICF_I8_STORE_WHOLE(T, LEAST, MOST)                                              \
-    for (int64_t j = 0; j < c->n; j++) {                                                 \
-        const int32_t whole = c->scaled ? aicf_i8_round(c->y[j]) : c->sums[j];           \
-        const int32_t moved = aicf_i8_add(whole, c->zero);                               \
-        ((T *)out)[j * step] = (T)(moved < LEAST ? LEAST : moved > MOST ? MOST : moved); \
-    }
-#define AICF_I8_STORE_REAL(T, s)                                    \
-    for (int64_t j = 0; j < c->n; j++) {                            \
-        const float y = c->scaled ? c->y[j] : (float)c->sums[j];    \
-        aicf_store_##s((T *)out + j * step, zero ? y + zero_y : y); \
-    }
-
-/* The row of sums in `c` to outs that are `step` elements apart. */
-AICF_CLONES static void
-aicf_i8_finish(const aicf_requant *r, aicf_i8_columns *c, char *out, int64_t step)
+/* Integers as bytes, of either sign. */
+AICF_ONCE void
+aicf_i8_store_bytes(const int32_t *from, int64_t n, uint8_t *out, int64_t step)
 {
-    const bool zero = r->out_zero != NULL;
-    const float zero_y = (float)c->zero;
-    for (int64_t j = 0; j < c->n; j++) {
-        c->sums[j] = aicf_i8_add(c->sums[j], c->bias[j]);
-        c->sums[j] = !c->scaled && r->relu && c->sums[j] < 0 ? 0 : c->sums[j];
-        const float y = (float)c->sums[j] * c->scale[j];
-        c->y[j] = r->relu && y <= 0 ? 0 : y;
-    }
-    switch ((int)r->kind) {
-    case AICF_I32: AICF_I8_STORE_WHOLE(int32_t, INT32_MIN, INT32_MAX) break;
-    case AICF_I8: AICF_I8_STORE_WHOLE(int8_t, INT8_MIN, INT8_MAX) break;
-    case AICF_U8: AICF_I8_STORE_WHOLE(uint8_t, 0, UINT8_MAX) break;
-    case AICF_F16: AICF_I8_STORE_REAL(aicf_f16, f16) break;
-    case AICF_BF16: AICF_I8_STORE_REAL(aicf_bf16, bf16) break;
-    default: AICF_I8_STORE_REAL(float, f32) break;
+    for (int64_t j = 0; j < n; j++) {
+        out[j * step] = (uint8_t)from[j];
     }
 }
 
-static inline int64_t
-aicf_i8_bytes(aicf_dtype kind)
+AICF_ONCE void
+aicf_i8_store_words(const int32_t *from, int64_t n, int32_t *out, int64_t step)
 {
-    return kind == AICF_I32 || kind == AICF_F32 ? 4 : kind == AICF_I8 || kind == AICF_U8 ? 1 : 2;
+    for (int64_t j = 0; j < n; j++) {
+        out[j * step] = from[j];
+    }
+}
+
+/* The sums of a row as y, which are floats, or q, where there is no scale. */
+AICF_CLONES static void
+aicf_i8_scale(const aicf_requant *r, aicf_i8_columns *c)
+{
+    const int32_t least = !c->scaled && r->relu ? 0 : INT32_MIN;
+    for (int64_t j = 0; j < c->n; j++) {
+        const int32_t q = aicf_i8_add(c->sums[j], c->bias[j]);
+        c->sums[j] = q < least ? least : q;
+        const float y = c->scaled ? (float)c->sums[j] * c->scale[j] : (float)c->sums[j];
+        c->y[j] = r->relu && y <= 0 ? 0 : y;
+    }
+}
+
+AICF_CLONES static void
+aicf_i8_move_wholes(aicf_i8_columns *c, int32_t least, int32_t most)
+{
+    for (int64_t j = 0; j < c->n; j++) {
+        const int32_t whole = c->scaled ? aicf_i8_round(c->y[j]) : c->sums[j];
+        const int32_t moved = aicf_i8_add(whole, c->zero);
+        c->sums[j] = moved < least ? least : moved > most ? most : moved;
+    }
+}
+
+/* The row of sums in `c` to outs that are `step` elements apart. */
+AICF_ONCE void
+aicf_i8_finish(const aicf_requant *r, aicf_i8_columns *c, char *out, int64_t step)
+{
+    const aicf_dtype kind = r->kind;
+    aicf_i8_scale(r, c);
+    if (kind == AICF_I32 || kind == AICF_I8 || kind == AICF_U8) {
+        aicf_i8_move_wholes(
+            c,
+            kind == AICF_I8   ? INT8_MIN
+            : kind == AICF_U8 ? 0
+                              : INT32_MIN,
+            kind == AICF_I8   ? INT8_MAX
+            : kind == AICF_U8 ? UINT8_MAX
+                              : INT32_MAX);
+        if (kind == AICF_I32) {
+            aicf_i8_store_words(c->sums, c->n, (int32_t *)out, step);
+        } else {
+            aicf_i8_store_bytes(c->sums, c->n, (uint8_t *)out, step);
+        }
+        return;
+    }
+    for (int64_t j = 0; r->out_zero && j < c->n; j++) {
+        c->y[j] += (float)c->zero;
+    }
+    const aicf_converter *to = kind == AICF_F16    ? &aicf_converter_f16
+                               : kind == AICF_BF16 ? &aicf_converter_bf16
+                                                   : &aicf_converter_f32;
+    to->store(c->y, c->n, out, step);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------

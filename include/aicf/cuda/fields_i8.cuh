@@ -140,6 +140,19 @@ take_field(
     return status;
 }
 
+// Of dense tensors, channels innermost, with outs of one unit. Once, and not in each launcher.
+__attribute__((noinline)) inline aicf_conv
+dense_conv(
+    const void *x, const void *w, const void *out, const int64_t (&sizes)[9],
+    const int64_t stride[2], const int64_t pad[2], const int64_t dilation[2], int64_t groups)
+{
+    const auto &[N, C, H, W, O, R, S, P, Q] = sizes;
+    const aicf_view views[3] = {
+        aicf_conv_channels_last(x, N, C, H, W), aicf_conv_channels_last(w, O, C / groups, R, S),
+        aicf_conv_channels_last(out, N, O, P, Q)};
+    return aicf_conv_of(1, &views[0], &views[1], &views[2], stride, pad, dilation, groups);
+}
+
 } // namespace aicf::i8
 
 // Defines the launchers of a kernel of dense tensors, channels innermost, which `run`(conv,
@@ -153,11 +166,9 @@ take_field(
         const int64_t stride[2], const int64_t pad[2], const int64_t dilation[2], int64_t groups,  \
         void *workspace, aicf_stream stream)                                                       \
     {                                                                                              \
-        const aicf_view views[3] = {                                                               \
-            aicf_conv_channels_last(x, N, C, H, W), aicf_conv_channels_last(w, O, D, R, S),        \
-            aicf_conv_channels_last(out, N, O, P, Q2)};                                            \
-        const aicf_conv c =                                                                        \
-            aicf_conv_of(1, &views[0], &views[1], &views[2], stride, pad, dilation, groups);       \
+        (void)D;                                                                                   \
+        const int64_t sizes[9] = {N, C, H, W, O, R, S, P, Q2};                                     \
+        const aicf_conv c = aicf::i8::dense_conv(x, w, out, sizes, stride, pad, dilation, groups); \
         const aicf_requant r = {x_scale,   w_scale,  out_scale, x_zero,                            \
                                 bias,      out_zero, Z,         act == AICF_CONV2D_I8_ACT_RELU,    \
                                 is_signed, KIND};                                                  \
