@@ -16,6 +16,8 @@ _PLACES = {
     "IRError": "aicf.compiler.ir.errors",
     "TensorType": "aicf.compiler.ir.types",
     "TraceError": "aicf.compiler.ir.trace",
+    "from_export": "aicf.compiler.ir.fx",
+    "from_fx": "aicf.compiler.ir.fx",
     "grad": "aicf.compiler.ir.autodiff",
     "param": "aicf.compiler.ir.trace",
     "trace": "aicf.compiler.ir.trace",
