@@ -109,10 +109,14 @@ def _attributes(node: Node, row: Row | None, whole: bool) -> Iterator[str]:
 
 
 def _default(node: Node, row: Row, p: Param) -> Any:
-    """As it stands in a node: an axis counts from 0."""
+    """As it stands in a node: an axis counts from 0. No default,
+    where the operand has no such axis."""
     if p.default is NO_DEFAULT or p.default is None:
         return p.default
-    return row.canonical(p.name, p.default, rank_of(node, row, p.of) if p.of else None)
+    try:
+        return row.canonical(p.name, p.default, rank_of(node, row, p.of) if p.of else None)
+    except ValueError:
+        return NO_DEFAULT
 
 
 def rank_of(node: Node, row: Row, param: str) -> int | None:
