@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from importlib import import_module
+
+TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
 
 _PLACES = {
     "Table": "aicf.table",
@@ -31,9 +34,9 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     if name == "ops":
-        return importlib.import_module("aicf.compiler.ir.trace").Ops()
+        return import_module("aicf.compiler.ir.trace").Ops()
     if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -29,8 +29,11 @@ pytestmark = [pytest.mark.guests("torch"), pytest.mark.promise("MARK-8-infer")]
 Shape = tuple[Any, ...]
 
 
-def samples(op: str) -> list[Sample]:
+def samples(op: str, dtype: torch.dtype | None) -> list[Sample]:
+    """Of a dtype, in which floats require a gradient; None: of f32 or i64, in which none does."""
     row = rows()[op]
+    if dtype is not None:
+        return row.samples(Maker(dtype, grad=True))
     return row.samples(Maker(torch.float32 if "f32" in row.dtypes else torch.int64))
 
 
@@ -58,12 +61,13 @@ def node_of(graph: Graph, op: str, one: Sample, shaped: Callable[[Shape], Shape]
     return graph.add(op, *operands, want=want, **keywords)
 
 
-def taken(op: str) -> list[Sample]:
+def taken(op: str, dtype: torch.dtype | None = None) -> list[Sample]:
     """The samples that a kernel takes as they lie: here and by the op itself the same."""
     found = []
-    for one in samples(op):
+    for one in samples(op, dtype):
         try:
-            Table.default()[op].infer(*one.args, **one.kwargs)
+            with torch.no_grad():
+                Table.default()[op].infer(*one.args, **one.kwargs)
         except Unsupported:
             with pytest.raises(IRError) as caught:
                 node_of(Graph(), op, one)
