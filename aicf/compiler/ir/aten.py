@@ -263,7 +263,8 @@ def _with_number(name: str) -> Word:
     return call
 
 
-WORDS.update((f"{op}.Scalar", _with_number(f"{op}.Tensor")) for op in ("add", "sub", "mul", "div"))
+for _name in ("add.Scalar", "sub.Scalar", "mul.Scalar", "div.Scalar"):
+    WORDS[_name] = _with_number(_name.replace("Scalar", "Tensor"))
 
 
 @word("rsub.Scalar")

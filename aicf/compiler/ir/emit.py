@@ -27,6 +27,7 @@ class Emitter:
 
     def __init__(self, graph: Graph, loc: Location | None = None) -> None:
         self.graph, self.loc = graph, loc
+        self._copies: dict[Value, Value] = {}  # of values that were made dense, each once
 
     # ---- rows -----------------------------------------------------------------------------------
 
@@ -71,9 +72,11 @@ class Emitter:
 
     def dense(self, value: Value) -> Value:
         """Row-major: itself where it is."""
-        if isinstance(value.type, TensorType) and value.type.strides is not None:
-            return self.copy(value)
-        return value
+        if not isinstance(value.type, TensorType) or value.type.strides is None:
+            return value
+        if value not in self._copies:
+            self._copies[value] = self.copy(value)
+        return self._copies[value]
 
     def copy(self, value: Value) -> Value:
         """In memory of its own, row-major."""
@@ -98,7 +101,7 @@ class Emitter:
     # ---- views ----------------------------------------------------------------------------------
 
     def permute(self, x: Value, perm: Sequence[int]) -> Value:
-        return x if list(perm) == sorted(perm) else self.view("permute", x, perm=tuple(perm))
+        return x if list(perm) == sorted(perm) else self.view("view.permute", x, perm=tuple(perm))
 
     def transpose(self, x: Value) -> Value:
         """The last two dims exchanged."""
@@ -107,16 +110,16 @@ class Emitter:
 
     def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
         same = tensor(x).shape == tuple(shape)
-        return x if same else self.view("reshape", x, shape=tuple(shape))
+        return x if same else self.view("view.reshape", x, shape=tuple(shape))
 
     def expand(self, x: Value, shape: Sequence[Size]) -> Value:
         same = tensor(x).shape == tuple(shape)
-        return x if same else self.view("expand", x, shape=tuple(shape))
+        return x if same else self.view("view.expand", x, shape=tuple(shape))
 
     def slice(self, x: Value, axis: int, start: Size, stop: Size, step: int = 1) -> Value:
         if start == 0 and step == 1 and stop == tensor(x).shape[axis]:
             return x
-        return self.view("slice", x, axis=axis, start=start, stop=stop, step=step)
+        return self.view("view.slice", x, axis=axis, start=start, stop=stop, step=step)
 
     def select(self, x: Value, axis: int, index: Size) -> Value:
         """One index of an axis, which goes."""
@@ -132,7 +135,7 @@ class Emitter:
         return self.reshape(x, shape)
 
     def view(self, word: str, x: Value, **attrs: Any) -> Value:
-        return self.node(f"view.{word}", x, **attrs).out
+        return self.node(word, x, **attrs).out
 
     # ---- compositions ---------------------------------------------------------------------------
 
