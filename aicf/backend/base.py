@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from aicf.table import Row, Table
+from aicf.table import BYTES, Row, Table
 
 from . import nvtx
 from .device import Device
 from .report import Report, caller
+from .tensors import dtype_of
 
 
 class AicfBackend:
@@ -137,16 +138,17 @@ class AicfBackend:
 
     def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         """The same memory as another tensor; strides and offset in elements of its dtype."""
-        from .view import View
+        from aicf_rt import view
 
-        return View(tensor, shape, strides, offset)
+        start = offset * BYTES[dtype_of(tensor)]
+        return view(tensor, tuple(shape), strides=tuple(strides), offset=start)
 
     # ---- the device ----------------------------------------------------------------------------
 
     @property
-    def stream(self) -> int:
-        """The handle that `stream=` takes of the stream which this backend works on."""
-        return 0
+    def stream(self) -> Any:
+        """What `stream=` takes of the stream that this backend works on; None: the default."""
+        return None
 
     def synchronize(self) -> None:
         """Waits for all that was launched."""

@@ -14,7 +14,6 @@ from .base import AicfBackend
 from .device import Device
 from .host import as_array
 from .tensors import dtype_of
-from .view import address_of, is_dense
 
 # Operations that a multiprocessor does in a cycle, products and sums counted: f32, and products of
 # 16-bit matrices, by the arch's generation; NVIDIA's architecture white papers.
@@ -32,12 +31,13 @@ class CudaBackend(AicfBackend):
         *,
         strict: bool = False,
         index: int = 0,
-        stream: int = 0,
+        stream: Any = None,
     ) -> None:
-        """`stream` is a handle; 0 the default stream, or that of the tensors' framework."""
+        """`stream` is what `stream=` takes; None is the default stream, or that of the tensors'
+        framework. Raises DriverError where there is no such device."""
         super().__init__(table, strict=strict)
-        self.device = f"cuda:{index}"
         self._driver = driver.Driver(index)
+        self.device = f"cuda:{index}"
         self._stream = stream
 
     def launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -47,7 +47,7 @@ class CudaBackend(AicfBackend):
         return super().prepare(op, *args, **self._on_stream(options))
 
     def _on_stream(self, options: dict[str, Any]) -> dict[str, Any]:
-        if self._stream and "stream" not in options:
+        if self._stream is not None and "stream" not in options:
             return {**options, "stream": self._stream}
         return options
 
@@ -56,7 +56,7 @@ class CudaBackend(AicfBackend):
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         import aicf_rt
 
-        return aicf_rt.empty(tuple(shape), dtype, self.device, stream=self._stream or None)
+        return aicf_rt.empty(tuple(shape), dtype, self.device, stream=self._stream)
 
     def from_host(self, array: Any) -> Any:
         made = self.empty(array.shape, dtype_of(array))
@@ -67,38 +67,41 @@ class CudaBackend(AicfBackend):
         import aicf_rt
 
         host = aicf_rt.empty(tuple(tensor.shape), dtype_of(tensor))
-        self.synchronize()
-        self._driver.to_host(address_of(host), address_of(_dense(tensor)), _bytes(tensor))
+        aicf_rt.copy(tensor, host, stream=self._stream)
         return as_array(host)
 
     def copy_into(self, tensor: Any, source: Any) -> None:
+        """Both dense: only whole tensors cross to and from a device."""
+        import aicf_rt
+
         if tuple(tensor.shape) != tuple(source.shape) or dtype_of(tensor) != dtype_of(source):
             raise ValueError(
                 f"{dtype_of(tensor)} {tuple(tensor.shape)} is not overwritten by "
                 f"{dtype_of(source)} {tuple(source.shape)}"
             )
-        to, size = address_of(_dense(tensor)), _bytes(tensor)
-        if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] in (2, 13):
-            self._driver.copy(to, address_of(_dense(source)), size, self._stream)
-            return
-        import numpy as np
-
-        host = np.ascontiguousarray(as_array(source))
-        self.synchronize()  # what still reads the memory comes first, on whichever stream
-        self._driver.to_device(to, host.ctypes.data, size)
+        aicf_rt.copy(source, tensor, stream=self._stream)
 
     def fill_bytes(self, tensor: Any, byte: int) -> None:
-        address = address_of(_dense(tensor))
-        self._driver.fill(address, byte, _bytes(tensor), self._stream)
+        import aicf_rt
+        import numpy as np
+
+        size = BYTES[dtype_of(tensor)]
+        for n in tensor.shape:
+            size *= n
+        if size:
+            bits = aicf_rt.view(tensor, (size,), dtype="u8")
+            aicf_rt.copy(np.full(size, byte, "u1"), bits, stream=self._stream)
 
     # ---- the device ----------------------------------------------------------------------------
 
     @property
-    def stream(self) -> int:
+    def stream(self) -> Any:
         return self._stream
 
     def synchronize(self) -> None:
-        self._driver.synchronize()
+        import aicf_rt
+
+        aicf_rt.synchronize(self.device, self._stream)
 
     @functools.cached_property
     def info(self) -> Device:
@@ -123,29 +126,13 @@ class CudaBackend(AicfBackend):
         return MappingProxyType(found)
 
     def time(self, call: Callable[[], Any], count: int) -> float:
-        """By events around all of them, so that what the host needs does not count while it is
-        less."""
-        first, last = self._driver.event(), self._driver.event()
-        try:
-            self._driver.record(first, self._stream)
-            for _ in range(count):
-                call()
-            self._driver.record(last, self._stream)
-            return self._driver.seconds(first, last) / count
-        finally:
-            self._driver.destroy(first, last)
+        """By the device's own clock, around all of them: what the host needs does not count while
+        it is less."""
+        import aicf_rt
 
-
-def _dense(tensor: Any) -> Any:
-    if not is_dense(tensor):
-        raise ValueError(
-            f"{tensor!r} is not dense: only whole rows are copied to and from a device"
-        )
-    return tensor
-
-
-def _bytes(tensor: Any) -> int:
-    size = BYTES[dtype_of(tensor)]
-    for n in tensor.shape:
-        size *= n
-    return size
+        first, last = aicf_rt.Event(self.device), aicf_rt.Event(self.device)
+        first.record(self._stream)
+        for _ in range(count):
+            call()
+        last.record(self._stream)
+        return float(first.elapsed(last)) / count

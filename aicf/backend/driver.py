@@ -1,4 +1,4 @@
-"""The CUDA driver by ctypes: what this layer asks of a device beside launches of ops.
+"""The CUDA driver by ctypes: what a device is.
 
 Nothing here needs CUDA's toolkit or a framework; without a driver every call says so.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 # CUdevice_attribute, of cuda.h.
@@ -25,50 +24,12 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """Of one device, in its primary context, which CUDA's runtime has too."""
+    """Of one device: facts that choices of kernels depend on."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
         device = ctypes.c_int()
         call("cuDeviceGet", ctypes.byref(device), index)
         self._device = device.value
-        self._context = ctypes.c_void_p()
-        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
-
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        """The device is the thread's current one within."""
-        call("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    # ---- memory: addresses and bytes -----------------------------------------------------------
-
-    def to_device(self, address: int, host: int, size: int) -> None:
-        with self.current():
-            call("cuMemcpyHtoD_v2", _address(address), ctypes.c_void_p(host), _size(size))
-
-    def to_host(self, host: int, address: int, size: int) -> None:
-        with self.current():
-            call("cuMemcpyDtoH_v2", ctypes.c_void_p(host), _address(address), _size(size))
-
-    def copy(self, to: int, of: int, size: int, stream: int) -> None:
-        with self.current():
-            call("cuMemcpyDtoDAsync_v2", _address(to), _address(of), _size(size), _handle(stream))
-
-    def fill(self, address: int, byte: int, size: int, stream: int) -> None:
-        with self.current():
-            value = ctypes.c_ubyte(byte)
-            call("cuMemsetD8Async", _address(address), value, _size(size), _handle(stream))
-
-    def synchronize(self) -> None:
-        """Waits for all of the context's streams."""
-        with self.current():
-            call("cuCtxSynchronize")
-
-    # ---- what the device is --------------------------------------------------------------------
 
     def name(self) -> str:
         text = ctypes.create_string_buffer(256)
@@ -97,31 +58,6 @@ class Driver:
         value = ctypes.c_int()
         call("cuDeviceGetAttribute", ctypes.byref(value), which, self._device)
         return value.value
-
-    # ---- time ----------------------------------------------------------------------------------
-
-    def event(self) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
-        with self.current():
-            call("cuEventCreate", ctypes.byref(made), 0)
-        return made
-
-    def record(self, event: ctypes.c_void_p, stream: int) -> None:
-        with self.current():
-            call("cuEventRecord", event, _handle(stream))
-
-    def seconds(self, first: ctypes.c_void_p, last: ctypes.c_void_p) -> float:
-        """Between two events; waits for the later one."""
-        passed = ctypes.c_float()
-        with self.current():
-            call("cuEventSynchronize", last)
-            call("cuEventElapsedTime", ctypes.byref(passed), first, last)
-        return passed.value / 1e3
-
-    def destroy(self, *events: ctypes.c_void_p) -> None:
-        with self.current():
-            for event in events:
-                call("cuEventDestroy_v2", event)
 
 
 def version() -> str:
@@ -168,15 +104,3 @@ def call(name: str, *args: Any) -> None:
         text = ctypes.c_char_p()
         library.cuGetErrorString(code, ctypes.byref(text))
         raise DriverError(f"{name} failed: {(text.value or b'').decode()} (error {code})")
-
-
-def _address(value: int) -> ctypes.c_uint64:
-    return ctypes.c_uint64(value)
-
-
-def _size(value: int) -> ctypes.c_size_t:
-    return ctypes.c_size_t(value)
-
-
-def _handle(value: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(value or None)

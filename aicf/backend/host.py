@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensors import dtype_of
+from .tensors import dtype_of, strides_of
 
 Array = np.ndarray[Any, Any]
 
@@ -29,9 +29,9 @@ def as_array(x: Any) -> Array:
 
 
 def _bf16(x: Any) -> Array:
-    from .view import View
+    from aicf_rt import view
 
-    bits = np.from_dlpack(View.of_bits(x))
+    bits = np.asarray(view(x, tuple(x.shape), strides=strides_of(x), dtype="i16"))
     if importlib.util.find_spec("ml_dtypes"):
         import ml_dtypes
 

@@ -44,11 +44,35 @@ class Launch:
 class NullCall:
     """A prepared call: recorded when it is called."""
 
-    def __init__(self, backend: NullBackend, launch: Launch) -> None:
-        self.backend, self.launch, self.op, self.kernel = backend, launch, launch.op, launch.kernel
+    def __init__(self, backend: NullBackend, row: Row, arguments: dict[str, Any]) -> None:
+        self._backend, self._row = backend, row
+        self._arguments: dict[str, Any] = {}
+        self.set(**arguments)
+
+    @property
+    def op(self) -> str:
+        return self._row.name
+
+    @property
+    def kernel(self) -> str:
+        return self._launch.kernel
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        named = (*self._row.tensors, *self._row.outs)
+        return {p.name: self._arguments.get(p.name) for p in named}
+
+    def set(self, **arguments: Any) -> None:
+        """As a real call's: checked, and as it was where that fails."""
+        changed = self._arguments | arguments
+        args = [changed.get(p.name) for p in self._row.tensors]
+        names = {p.name for p in self._row.tensors}
+        options = {k: v for k, v in changed.items() if k not in names and v is not None}
+        _, self._launch = self._backend.checked(self._row, args, options)
+        self._arguments = changed
 
     def __call__(self) -> None:
-        self.backend.launches.append(self.launch)
+        self._backend.launches.append(self._launch)
 
 
 class NullBackend(AicfBackend):
@@ -63,18 +87,25 @@ class NullBackend(AicfBackend):
 
     def launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
         """The outs, by the row's checks and shapes alone."""
-        outs = {o.name: options.pop(o.name) for o in row.outs if o.name in options}
-        options.pop("stream", None)
+        made, launch = self.checked(row, args, options)
+        self.launches.append(launch)
+        if any(p.inout for p in row.tensors) and not row.outs:
+            return None
+        return made[0] if len(made) == 1 or not any(made[1:]) else tuple(made)
+
+    def checked(
+        self, row: Row, args: Sequence[Any], options: dict[str, Any]
+    ) -> tuple[list[Any], Launch]:
+        """What a call would give and launch, without recording it."""
+        outs = {o.name: options[o.name] for o in row.outs if o.name in options}
+        options = {k: v for k, v in options.items() if k not in outs and k != "stream"}
         specs = row.infer(*(_each(_spec, x) for x in args), **_with_specs(options))
-        self.launches.append(self._launch(row, args, options))
         wanted = row.required_outs
         made = [
             _made(spec, outs.get(o.name)) if i < wanted or outs.get(o.name) is not None else None
             for i, (o, spec) in enumerate(zip(row.outs, specs, strict=True))
         ]
-        if any(p.inout for p in row.tensors) and not row.outs:
-            return None
-        return made[0] if len(made) == 1 or not any(made[1:]) else tuple(made)
+        return made, self._launch(row, args, options)
 
     def _refused(
         self, row: Row, args: Sequence[Any], options: dict[str, Any], error: Exception
@@ -92,11 +123,8 @@ class NullBackend(AicfBackend):
 
     def prepare(self, op: str, *args: Any, **options: Any) -> Any:
         row = self.table[op]
-        count = len(row.tensors)
-        named = dict(zip((o.name for o in row.outs), args[count:], strict=False))
-        recorded = len(self.launches)
-        self.launch(row, args[:count], named | options)
-        return NullCall(self, self.launches.pop(recorded))
+        named = dict(zip((p.name for p in (*row.tensors, *row.outs)), args, strict=False))
+        return NullCall(self, row, named | options)
 
     def run(self, calls: Sequence[Any]) -> None:
         for call in calls:
