@@ -10,37 +10,29 @@ from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from aicf.table import BYTES, Kind, Row
+from aicf.table import Kind, Row
 
 Shape = Sequence[int]
 
-
-class _Operand:
-    """A tensor as expressions ask for it."""
-
-    __slots__ = ("address", "itemsize", "shape", "strides")
-
-    def __init__(self, tensor: Any) -> None:
-        self.shape, self.strides, self.address = tensor.shape, tensor.strides, 0
-        self.itemsize = BYTES[tensor.dtype]
+# Items of a shape that are one size each; the others, but packs that are bound, take what is left.
+_ONE = frozenset(("DIM", "VALUE"))
 
 
 def bind(row: Row, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the row's names but type variables. `tensors` has for each tensor parameter
-    what has `shape`, `strides` in elements and `dtype` as in the table (an `aicf_rt.Spec`), None
-    where it is absent, a sequence of a list; `attributes` has every attribute. The call is one that
-    the op takes."""
+    what has `shape` (an `aicf_rt.Spec`), None where it is absent, a sequence of a list;
+    `attributes` has every attribute. The call is one that the op takes."""
     names: dict[str, Any] = dict(attributes)
     dims: dict[str, Any] = {}
     for param, described, tensor in zip(row.tensors, _described(row), tensors, strict=True):
         if param.kind is Kind.LIST:
             given = [] if tensor is None else list(tensor)
-            names[param.name] = [None if t is None else _Operand(t) for t in given]
+            names[param.name] = given
             shapes = [t.shape for t in given if t is not None]
             _bind_each(row, described["items"], shapes, names, dims)
             dims.setdefault(param.list, len(given))
         else:
-            names[param.name] = None if tensor is None else _Operand(tensor)
+            names[param.name] = tensor
             if tensor is not None:
                 _bind_one(described["items"], tuple(tensor.shape), names, dims)
     for dim in row.entry["dims"]:
@@ -56,14 +48,16 @@ def bind(row: Row, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> dic
 
 def evaluate(python: str, names: Mapping[str, Any]) -> Any:
     """An expression as opgen wrote it. Raises ArithmeticError where it has no value."""
-    from aicf_rt import relations  # has all of what expressions call
-
-    return eval(_compiled(python), {"_e": relations, "__builtins__": {}}, names)
+    code, functions = _compiled(python)
+    return eval(code, functions, names)
 
 
 @functools.cache
-def _compiled(python: str) -> CodeType:
-    return compile(python, "<the capability table>", "eval")
+def _compiled(python: str) -> tuple[CodeType, dict[str, Any]]:
+    from aicf_rt import relations  # has all of what expressions call
+
+    code = compile(python, "<the capability table>", "eval")
+    return code, {"_e": relations, "__builtins__": {}}
 
 
 @functools.cache
@@ -77,32 +71,30 @@ def _bind_one(
     items: Sequence[Any], shape: tuple[int, ...], names: Mapping[str, Any], dims: dict[str, Any]
 ) -> None:
     """Gives each item its part of a shape. One pack that is not known takes what others leave."""
-    at = next((i for i, item in enumerate(items) if item["kind"] == "AXIS"), None)
-    if at is not None:
+    for at, item in enumerate(items):
+        if item["kind"] != "AXIS":
+            continue
         axis = names[items[at]["axis"]] % len(shape)
         _bind_one(items[:at], shape[:axis], names, dims)
         dims.setdefault(items[at]["dim"], shape[axis])
         _bind_one(items[at + 1 :], shape[axis + 1 :], names, dims)
         return
-    rest = len(shape) - sum(_rank(item, dims) for item in items)
+    rest = len(shape)
+    for item in items:
+        kind, name = item["kind"], item.get("dim")
+        rest -= 1 if kind in _ONE else len(dims[name]) if kind == "PACK" and name in dims else 0
     place = 0
     for item in items:
-        if item["kind"] == "PACK":
-            rank = len(dims[item["dim"]]) if item["dim"] in dims else rest
-            dims.setdefault(item["dim"], shape[place : place + rank])
-        elif item["kind"] == "DIM":
-            rank = 1
-            dims.setdefault(item["dim"], shape[place])
+        kind, name = item["kind"], item.get("dim")
+        if kind == "DIM":
+            dims.setdefault(name, shape[place])
+            place += 1
+        elif kind == "PACK":
+            rank = len(dims[name]) if name in dims else rest
+            dims.setdefault(name, shape[place : place + rank])
+            place += rank
         else:
-            rank = 1 if item["kind"] == "VALUE" else rest
-        place += rank
-
-
-def _rank(item: Mapping[str, Any], dims: Mapping[str, Any]) -> int:
-    """How many sizes an item takes, as far as it is known before."""
-    if item["kind"] in ("DIM", "VALUE"):
-        return 1
-    return len(dims[item["dim"]]) if item["kind"] == "PACK" and item["dim"] in dims else 0
+            place += 1 if kind in _ONE else rest
 
 
 def _bind_each(

@@ -6,8 +6,8 @@ request; no other module knows how a size becomes a bucket.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Self
 
@@ -26,12 +26,14 @@ def bucket(size: int) -> int:
     return -(-size // step) * step
 
 
-def sizes_text(shape: Iterable[int]) -> str:
+@functools.lru_cache(4096)
+def sizes_text(shape: tuple[int, ...]) -> str:
     """A shape as its bucket: "2048x64", "()" of a tensor without dims."""
     return "x".join(str(bucket(n)) for n in shape) or "()"
 
 
-def order_text(shape: Sequence[int], strides: Sequence[int]) -> str:
+@functools.lru_cache(4096)
+def order_text(shape: tuple[int, ...], strides: tuple[int, ...]) -> str:
     """How a tensor lies: its dims from the outermost to the innermost, "01" of a row-major matrix
     and "10" of a column-major one, "+" where there are gaps, "=" where a dim has the stride 0."""
     dims = [i for i, n in enumerate(shape) if n != 1]

@@ -1,0 +1,179 @@
+"""One call whose kernel is to be chosen: an op, what its operands are, its attributes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.types import TensorType
+from aicf.table import Param, Row, Table, Variant
+
+from .key import Subject, order_text, sizes_text
+
+Operand = Any  # an aicf_rt.Spec, a tuple of them for a list, None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`tensors` are Specs in the row's order; `options` are what stands by name beside them, in the
+    order of names: attributes that are not their defaults, `dtype`, optional outs that are wanted
+    (True). Scalars are left out: no kernel depends on one. Equal requests have equal answers."""
+
+    row: Row
+    tensors: tuple[Operand, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    _hash: int = field(default=0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.row, self.tensors, self.options)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @classmethod
+    def of(cls, row: Row, *tensors: Any, **options: Any) -> Request:
+        """Of tensors of anybody's, or Specs, and what a call has by name; outs may be among it."""
+        names = [p.name for p in row.tensors]
+        placed = dict(zip(names, tensors, strict=False))
+        placed |= {name: options.pop(name) for name in names if name in options}
+        specs = tuple(_spec_of(placed.get(name)) for name in names)
+        return cls(row, specs, _kept(row, options))
+
+    @classmethod
+    def of_node(cls, table: Table, node: Node) -> Request:
+        """Of a node of a graph whose sizes are numbers."""
+        row = table[node.op]
+        tensors = tuple(_of_operand(x) for x in node.inputs[: len(row.tensors)])
+        wanted = {
+            o.name: True
+            for o, value in zip(row.outs, node.outs, strict=True)
+            if o.optional and value is not None
+        }
+        return cls(row, tensors, _kept(row, {**node.attrs, **wanted}))
+
+    @property
+    def device(self) -> str:
+        """Where its first tensor lies."""
+        return next((s.device for s in self.flat()), "cpu")
+
+    def flat(self) -> list[Any]:
+        """The Specs that are there, of lists too."""
+        found: list[Any] = []
+        for x in self.tensors:
+            found += [] if x is None else x if isinstance(x, tuple) else [x]
+        return found
+
+    def keywords(self) -> dict[str, Any]:
+        """The options, and scalars that are required, with a number that is allowed."""
+        return {**_scalars(self.row), **dict(self.options)}
+
+    def attributes(self) -> dict[str, Any]:
+        """Every attribute and scalar, with its default where it is not said."""
+        return {**_defaults(self.row), **dict(self.options)}
+
+    def variant(self) -> Variant | None:
+        """The dtypes of the typed function that it is of."""
+        dtypes = tuple(
+            (x[0] if isinstance(x, tuple) else x).dtype if x else None for x in self.tensors
+        )
+        return _variant(self.row, dtypes, dict(self.options).get("dtype"))
+
+    def subject(self, among: Sequence[str]) -> Subject:
+        """What a choice among these kernels is kept for. Tuners and executors both come here."""
+        sizes, orders, variant = [], [], self.variant()
+        for p, x in zip(self.row.tensors, self.tensors, strict=True):
+            if x is not None:
+                each = x if isinstance(x, tuple) else (x,)
+                sizes.append(f"{p.name} {','.join(sizes_text(s.shape) for s in each)}")
+                orders.append(f"{p.name} {','.join(order_text(s.shape, s.strides) for s in each)}")
+        return Subject(
+            self.row.name,
+            variant.suffix if variant else "none",
+            ", ".join(sizes),
+            ", ".join(orders),
+            ", ".join(f"{name}={value}" for name, value in self.options),
+            " ".join(among),
+        )
+
+    def __str__(self) -> str:
+        shown = [_shown(x) for x in self.tensors if x is not None]
+        return f"{self.row.name}({', '.join([*shown, *(f'{k}={v}' for k, v in self.options)])})"
+
+
+def _kept(row: Row, options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What may matter to a kernel, in one form for all ways to say it."""
+    attributes = {p.name: p for p in row.attrs}
+    outs = {o.name for o in row.outs if o.optional}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        p = attributes.get(name)
+        if p is not None:
+            value = row.canonical(name, value)
+            if value != row.canonical(name, p.default) if not p.required else True:
+                found[name] = value
+        elif name == "dtype" and value is not None:
+            found[name] = value if isinstance(value, str) else str(value)
+        elif name in outs and value is not None:
+            found[name] = True
+    return tuple(sorted(found.items()))
+
+
+@functools.cache
+def _variant(row: Row, dtypes: tuple[str | None, ...], free: str | None) -> Variant | None:
+    named = zip((p.name for p in row.tensors), dtypes, strict=True)
+    return row.variant({name: dtype for name, dtype in named if dtype}, free)
+
+
+@functools.cache
+def _defaults(row: Row) -> dict[str, Any]:
+    return {p.name: p.default for p in row.params if not p.is_tensor} | _scalars(row)
+
+
+@functools.cache
+def _scalars(row: Row) -> dict[str, Any]:
+    return {p.name: _allowed(p) for p in row.scalars if p.required}
+
+
+def _allowed(p: Param) -> float:
+    """A number that a scalar takes: 1 where that is within its bounds."""
+    low = 1 if p.min is None else max(1, p.min)
+    return low if p.max is None else min(low, p.max)
+
+
+def _spec_of(x: Any) -> Operand:
+    from aicf_rt import Spec
+
+    from aicf.backend.tensors import dtype_of, strides_of
+
+    if x is None or isinstance(x, Spec):
+        return x
+    if isinstance(x, list | tuple):
+        return tuple(_spec_of(t) for t in x)
+    device = str(getattr(x, "device", "cpu"))
+    if device == "null":
+        device = "cpu"
+    return Spec(tuple(x.shape), dtype_of(x), strides=strides_of(x), device=device)
+
+
+def _of_operand(x: Any) -> Operand:
+    """Of an input of a node."""
+    from aicf_rt import Spec
+
+    if x is None:
+        return None
+    if isinstance(x, tuple):
+        return tuple(_of_operand(t) for t in x)
+    assert isinstance(x, Value)
+    kind = x.type
+    assert isinstance(kind, TensorType)
+    device = "cpu" if kind.device == "null" else kind.device
+    return Spec(kind.shape, kind.dtype, strides=kind.strides, device=device)
+
+
+def _shown(x: Operand) -> str:
+    if isinstance(x, tuple):
+        return f"[{', '.join(map(_shown, x))}]"
+    return f"{x.dtype}[{', '.join(map(str, x.shape))}]"
