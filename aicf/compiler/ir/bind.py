@@ -1,15 +1,16 @@
-"""A graph with values for its symbols."""
+"""A graph with values for its symbols, or for another device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aicf import dim
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
-from aicf.compiler.ir.types import TensorType
+from aicf.compiler.ir.types import TensorType, Type
 from aicf.dim import Dim
 
 
@@ -19,6 +20,12 @@ def bind(graph: Graph, values: Mapping[str, int]) -> Graph:
         _check_value(graph, name, value)
     kept = {n: s for n, s in graph.symbols.items() if n not in values}
     return _Binding(graph, Graph(graph.table, graph.name, kept), values).graph()
+
+
+def place(graph: Graph, device: str) -> Graph:
+    """A new graph, whose tensors are all on one device; every node is inferred anew for it."""
+    new = Graph(graph.table, graph.name, dict(graph.symbols))
+    return _Binding(graph, new, {}, device).graph()
 
 
 def solve(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -62,22 +69,30 @@ def _check_value(graph: Graph, name: str, value: int) -> None:
 class _Binding:
     """A graph on its way to one with values for symbols."""
 
-    def __init__(self, old: Graph, new: Graph, values: Mapping[str, int]) -> None:
-        self.old, self.new, self.values = old, new, values
+    def __init__(
+        self, old: Graph, new: Graph, values: Mapping[str, int], device: str | None = None
+    ) -> None:
+        self.old, self.new, self.values, self.device = old, new, values, device
         self.map: dict[Value, Value] = {}
 
     def graph(self) -> Graph:
         old, new = self.old, self.new
         for v in old.inputs:
-            self.map[v] = new.input(v.name, v.type.bind(self.values))
+            self.map[v] = new.input(v.name, self.type(v))
         for v in old.params:
-            self.map[v] = new.param(v.name, v.type.bind(self.values))
+            self.map[v] = new.param(v.name, self.type(v))
         for v, fill in old.constants.items():
-            self.map[v] = new.constant(v.name, v.type.bind(self.values), fill)
+            self.map[v] = new.constant(v.name, self.type(v), fill)
         for node in old.nodes:
             self.add(node)
         new.output(*(self.map[v] for v in old.outputs))
         return new
+
+    def type(self, v: Value) -> Type:
+        bound: Type = v.type.bind(self.values)
+        if self.device is None or not isinstance(bound, TensorType):
+            return bound
+        return replace(bound, device=self.device)
 
     def add(self, node: Node) -> None:
         attrs = {name: self.bound(value) for name, value in node.attrs.items()}
@@ -86,7 +101,7 @@ class _Binding:
             want=[v is not None for v in node.outs], loc=node.loc, **attrs,
         )  # fmt: skip
         for before, after in zip(node.results, made.results, strict=True):
-            expected = before.type.bind(self.values)
+            expected = self.type(before)
             if expected != after.type:
                 values = ", ".join(f"{k} = {v}" for k, v in self.values.items())
                 message = f"it is {after.type} with {values}, and not {expected}"

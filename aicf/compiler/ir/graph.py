@@ -277,6 +277,12 @@ class Graph:
 
         return bind(self, values)
 
+    def place(self, device: str) -> Graph:
+        """With all tensors on one device. Raises IRError where the graph does not hold there."""
+        from aicf.compiler.ir.bind import place
+
+        return place(self, device)
+
     # ---- text, key, rules: in files of their own ----------------------------------------------
 
     def text(self) -> str:

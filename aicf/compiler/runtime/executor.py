@@ -14,7 +14,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import Location
@@ -24,6 +24,9 @@ from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.program import Choose, Program, Step
 from aicf.table import Row
+
+if TYPE_CHECKING:
+    from aicf.compiler.kernels.selector import Selector
 
 Mode = Literal["eager", "replay"]
 Outputs = Literal["fresh", "reused"]
@@ -43,22 +46,24 @@ class ExecutorV2:
     """Runs one graph on one backend.
 
     `mode`: "eager" calls op by op and lets memory go after its last use; "replay" prepares the
-    calls at the first run of a shape and then only launches. `outputs`: "fresh" gives new tensors at
-    each run; with "reused" the next run of that shape overwrites what the last one gave.
-    `choose(node)` names the kernel of a node, None: the first that fits."""
+    calls at the first run of a shape and then only launches. `outputs`: "fresh" gives new tensors
+    at each run; with "reused" the next run of that shape overwrites what the last one gave.
+    `selector` chooses the kernel of each node; without one it is the first of the row that fits."""
 
     def __init__(
         self, graph: Graph, backend: Any, *, params: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None, mode: Mode = "replay",
-        outputs: Outputs = "fresh", choose: Choose | None = None, kept: int = 8,
+        outputs: Outputs = "fresh", selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
+        graph = graph.place(backend.device)
         graph.verify()
         if mode not in ("eager", "replay") or outputs not in ("fresh", "reused"):
             raise ValueError("mode is eager or replay, outputs are fresh or reused")
         if kept < 1:
             raise ValueError("one program at least must be kept")
         self.graph, self.backend, self.mode, self.outputs = graph, backend, mode, outputs
-        self.choose, self.kept = choose, kept
+        self.choose = _chooser(graph, selector) if selector else None
+        self.kept = kept
         self._params: dict[Value, Any] = {}
         self._data = dict(constants or {})
         self._programs: OrderedDict[tuple[tuple[str, int], ...], _Bound] = OrderedDict()
@@ -79,6 +84,16 @@ class ExecutorV2:
             self.backend.copy_into(self._params[value], array)
         else:
             self._params[value] = self.backend.from_host(array)
+
+    def zero(self, *names: str) -> None:
+        """Sets params to zero, which need not have been loaded."""
+        for name in names:
+            value = self._param(name)
+            type = value.type
+            assert isinstance(type, TensorType)
+            if value not in self._params:
+                self._params[value] = memory.allocate(self.backend, type)
+            self.backend.fill_bytes(self._params[value], 0)
 
     def adopt(self, name: str, tensor: Any) -> None:
         """Makes a tensor of the backend's device the param: updates write into it."""
@@ -165,6 +180,12 @@ class ExecutorV2:
         it was before, afterwards."""
         given = self._given(inputs, named)
         return self._bound(given).times(given, count)
+
+
+def _chooser(graph: Graph, selector: Selector) -> Choose:
+    from aicf.compiler.kernels.request import Request
+
+    return lambda node: selector.choose(Request.of_node(graph.table, node)).kernel
 
 
 def _are(objects: Collection[Any], others: Collection[Any]) -> bool:

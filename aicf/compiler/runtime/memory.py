@@ -63,7 +63,9 @@ def states(row: Row, node: Node) -> Iterator[tuple[Value, Value]]:
 def written_entries(graph: Graph) -> list[Value]:
     """The inputs and params that a run updates."""
     entries = set(graph.entries)
-    roots = (graph.buffer_of(v) for n in graph.nodes for s in n.states.values() for v in values_of(s))
+    roots = (
+        graph.buffer_of(v) for n in graph.nodes for s in n.states.values() for v in values_of(s)
+    )
     return [v for v in dict.fromkeys(roots) if v in entries]
 
 

@@ -1,8 +1,8 @@
 """A graph without symbols, made ready to be launched again and again.
 
 Every node that a kernel serves is a call that was checked once: to run is to launch the calls, in
-one go where nothing comes between them. What changes from run to run is put into the calls that read
-it, and only where it is another than before.
+one go where nothing comes between them. What changes from run to run is put into the calls that
+read it, and only where it is another than before.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""A training step as one graph: the forward, the gradients, and what updates the params by them.
+
+The optimizer is a row that updates a list of tensors in place by a list of gradients; what else it
+updates is its state, which becomes params of the graph too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aicf.compiler.ir.autodiff import derive
+from aicf.compiler.ir.errors import IRError, Rule
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Value
+from aicf.compiler.ir.types import ScalarType, TensorType
+from aicf.table import Kind, Param, Row, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A graph that updates its params and gives what the forward gave."""
+
+    graph: Graph
+    loss: Value
+    states: tuple[str, ...]  # params that are the optimizer's; zero at first
+
+
+def training_step(
+    graph: Graph, optimizer: str, *, loss: str | Value | None = None,
+    wrt: Sequence[str | Value] | None = None, states: Collection[str] = (), **attributes: Any,
+) -> Training:  # fmt: skip
+    """The step of a forward: its loss, by default the first output, is derived with respect to
+    `wrt`, by default all params of floats, which one call of `optimizer` for each dtype updates.
+
+    Scalars of the row without a default are inputs of the graph by their names (`lr`, `step`);
+    `attributes` has others, and attributes. `states` names optional ones that are wanted. Raises
+    NoGradient, IRError."""
+    row = graph.table[optimizer]
+    derived = derive(graph, loss, wrt)
+    step = derived.graph
+    step.outputs[:] = step.outputs[: len(graph.outputs)]
+    of = {step.value(name): g for name, g in derived.gradients.items()}
+    kept = [p for p in row.tensors[2:] if p.inout and (not p.optional or p.name in states)]
+    _check(row, states, kept)
+    made: list[str] = []
+    scalars = {p.name: attributes[p.name] for p in row.scalars if p.name in attributes}
+    for dtype in dict.fromkeys(p.type.dtype for p in of):
+        params = [p for p in of if p.type.dtype == dtype]
+        variant = row.variant({row.tensors[0].name: dtype, row.tensors[1].name: dtype})
+        if variant is None:
+            raise IRError(Rule.DTYPE, f"it updates no {dtype}", optimizer, params[0].name)
+        named: dict[str, Any] = {**attributes}
+        for p in kept:
+            named[p.name] = [_state(step, v, p, variant) for v in params]
+            made += [v.name for v in named[p.name]]
+        for p in row.scalars:
+            if p.required and p.name not in scalars:
+                scalars[p.name] = step.input(p.name, ScalarType(variant.dtypes[p.name]))
+        step.add(optimizer, params, [of[p] for p in params], **{**named, **scalars})
+    return Training(step, derived.loss, tuple(made))
+
+
+def _check(row: Row, states: Collection[str], kept: Sequence[Param]) -> None:
+    lists = [p.kind is Kind.LIST for p in row.tensors[:2]]
+    if lists != [True, True] or not row.tensors[0].inout or row.tensors[1].inout:
+        message = "it does not update a first list of tensors by a second one of gradients"
+        raise IRError(Rule.OPERAND, message, row.name)
+    unknown = set(states) - {p.name for p in kept}
+    if unknown:
+        raise IRError(Rule.OPERAND, f"it has no state {min(unknown)}", row.name)
+
+
+def _state(step: Graph, param: Value, of: Param, variant: Variant) -> Value:
+    type = param.type
+    assert isinstance(type, TensorType)
+    return step.param(f"{param.name}.{of.name}", replace(type, dtype=variant.dtypes[of.name]))
