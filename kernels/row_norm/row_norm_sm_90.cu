@@ -12,12 +12,12 @@ namespace aicf::AICF_OP {
 using form = steady::form<8, 1, 1>;
 
 template <typename T> struct passing {
-    using combine = steady::sums;
+    using combine = rows::add;
     static constexpr int kTensors = form::kTensors;
 
     const operands<T> &p;
     const steady::plan &s;
-    steady::mail<steady::sums> &more; // for rows that are taken again
+    steady::mail<rows::add> &more; // for rows that are taken again
     steady::place<T> mine;
     weights<T> of[form::kPacks];
     float weight = 1.0f, bias = 0.0f; // of the edge
@@ -27,7 +27,7 @@ template <typename T> struct passing {
     int times = 0;
 
     __device__
-    passing(const operands<T> &operands, const steady::plan &plan, steady::mail<steady::sums> &room)
+    passing(const operands<T> &operands, const steady::plan &plan, steady::mail<rows::add> &room)
         : p(operands), s(plan), more(room), mine(operands.x, plan)
     {
         more.begin();
@@ -188,7 +188,7 @@ __global__ void
 __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, const steady::plan s)
 {
     extern __shared__ __align__(kPackBytes) char stages[];
-    __shared__ steady::mail<steady::sums> room, more;
+    __shared__ steady::mail<rows::add> room, more;
     rows::begin();
     passing<T> work(p, s, more);
     steady::over_rows(work, work.mine.rows_of(s), s, stages, room);

@@ -46,7 +46,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/cross_entropy_bwd/cross_entropy_bwd.cu", "weigh<T>"): {"cross_entropy_bwd": "weigh"},
     ("include/aicf/cuda/rows.cuh", "k.block"): dict.fromkeys(SOFTMAX + NORMS, "block"),
     ("include/aicf/cuda/rows.cuh", "kernel"): dict.fromkeys(
-        SOFTMAX + NORMS, "(lanes|whole_lanes)"
+        SOFTMAX + NORMS, "(lanes|whole_lanes|stay)"
     ),
     ("kernels/row_norm/row_norm.cu", "whole_block<T>"): dict.fromkeys(NORMS, "whole_block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "block<T"): dict.fromkeys(NORMS_BWD, "block"),

@@ -6,6 +6,8 @@
 //   block    a block a row, up to kBlockPacks packs
 //   cluster  2, 4 or 8 blocks a row (sm_90), which exchange what they reduce through the shared
 //            memory of each other
+//   stay     many rows of a block each: blocks that stay, with the next row on its way to shared
+//            memory while one is computed with
 //   stream   no registers to hold a row in: a pass over one of any length, some packs ahead
 //
 // A row starts at any address. Its whole packs are dealt to the team one by one, so that neighbours
@@ -66,6 +68,7 @@ template <typename P> struct kernels {
 };
 
 constexpr int kLanesBlock = 128;
+constexpr int kStayPacks = 8;          // of a thread of a block that stays
 constexpr int64_t kEnoughBlocks = 264; // two a multiprocessor of the largest machines
 
 // Multiprocessors of the current device.
@@ -183,6 +186,44 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     return aicf::launch_cluster(kernel, blocks, threads, parts, stream, p);
 }
 
+// Whether rows are for blocks that stay: none would fit into less, and each block has some.
+inline bool
+may_stay(const shape &s, int item)
+{
+    int64_t packs = int64_t{s.n} * item / kPackBytes, most = kThreads * int64_t{kStayPacks};
+    return packs > kBlockPacks && packs + kLinePacks - 1 <= most &&
+           s.count >= 3 * kMachine * (kThreads / threads_for(packs, kStayPacks));
+}
+
+// The kernels `stay` of an op by the rows that are on their way.
+template <typename P> struct staying {
+    void (*one)(P), (*two)(P);
+};
+
+constexpr int kMostShared = 220 << 10; // bytes of a block on sm_90, beside what it shares otherwise
+
+template <typename P>
+aicf_status
+launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
+{
+    int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
+    p.shape.lines = deal_by_lines(p.shape, item, packs, kThreads * int64_t{kStayPacks});
+    packs += p.shape.lines ? kLinePacks - 1 : 0;
+    unsigned threads = threads_for(packs, kStayPacks);
+    int64_t teams = kThreads / threads, blocks = kMachine * teams;
+    blocks = blocks < p.shape.count ? blocks : p.shape.count;
+    int bytes = ahead_bytes(kStayPacks, threads);
+    bool two = teams == 1 && 2 * bytes <= kMostShared; // a block alone waits for all of a row
+    void (*kernel)(P) = two ? k.two : k.one;
+    aicf_status status =
+        allow_shared(kernel, two ? kMostShared : ahead_bytes(kStayPacks, kThreads));
+    if (status.kind) {
+        return status;
+    }
+    return launch_waiting(
+        kernel, static_cast<unsigned>(blocks), threads, two ? 2 * bytes : bytes, stream, p);
+}
+
 } // namespace aicf::rows
 
 // The kernels of an op, in its own namespace, made of its `body`; `most`: packs of a row that a
@@ -232,6 +273,47 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
         k.whole_lanes[2] = whole_lanes<T, 2, rows::kWarp>;                                \
         k.whole_lanes[3] = whole_lanes<T, 4, rows::kWarp>;                                \
         return k;                                                                         \
+    }
+
+// The one of blocks that stay, of `rest`, which is `body` behind its loads; kAhead rows, 1 or 2,
+// are on their way.
+#define AICF_ROWS_STAY_KERNEL(operands)                                            \
+    template <typename T, int kAhead>                                              \
+    __global__ void __launch_bounds__(rows::kThreads, 1) stay(const operands<T> p) \
+    {                                                                              \
+        extern __shared__ words slots[];                                           \
+        rows::staying_team team;                                                   \
+        rows::ahead<T, rows::kStayPacks, kAhead> ahead(slots);                     \
+        auto ask = [&](int64_t row) {                                              \
+            rows::span at = rows::nothing();                                       \
+            if (row < p.shape.count) {                                             \
+                at = team.span_of(p.x, p.shape, row);                              \
+            }                                                                      \
+            ahead.ask(p.x + row * p.shape.n, at);                                  \
+        };                                                                         \
+        rows::begin();                                                             \
+        ask(team.at);                                                              \
+        if (kAhead > 1) {                                                          \
+            ask(team.at + gridDim.x);                                              \
+        }                                                                          \
+        rows::span at[1] = {team.span_of(p.x, p.shape, team.at)};                  \
+        T edge = rows::edge_of(p.x + team.at * p.shape.n, at[0]);                  \
+        _Pragma("unroll 1") while (team.at < p.shape.count)                        \
+        {                                                                          \
+            rows::held<T, rows::kStayPacks> x[1];                                  \
+            ahead.take(x[0]);                                                      \
+            x[0].edge = edge;                                                      \
+            int64_t then = team.at + gridDim.x;                                    \
+            ask(team.at + kAhead * int64_t{gridDim.x});                            \
+            rows::span next = at[0];                                               \
+            if (then < p.shape.count) {                                            \
+                next = team.span_of(p.x, p.shape, then);                           \
+                edge = rows::edge_of(p.x + then * p.shape.n, next);                \
+            }                                                                      \
+            rest<rows::kStayPacks, 1>(p, team, x, at);                             \
+            team.at = then;                                                        \
+            at[0] = next;                                                          \
+        }                                                                          \
     }
 
 // The one for sm_90 and later, in a source of its own.

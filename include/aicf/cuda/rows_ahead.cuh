@@ -7,6 +7,52 @@
 
 namespace aicf::rows {
 
+constexpr int64_t kMachine = 132; // multiprocessors of the largest machines
+
+// Packs of kRows rows on their way to shared memory, kPacks of each thread of the block: registers
+// are for the row that is computed with. A thread reads what itself has asked for, so that nobody
+// waits for another.
+template <typename T, int kPacks, int kRows> struct ahead {
+    static constexpr int kStride = kWarp * kPackBytes; // from a pack of a thread to its next one
+
+    uint32_t slots; // address of the thread's first
+    int turn = 0;   // offset of the row that is next
+
+    __device__ explicit ahead(words *shared)
+    {
+        int lane = static_cast<int>(threadIdx.x) % kWarp;
+        int warp = static_cast<int>(threadIdx.x) / kWarp;
+        slots = ptx::shared_address(shared) + warp * kRows * kPacks * kStride + lane * kPackBytes;
+        ptx::opaque(slots); // kept: else it is made anew for each pack
+    }
+
+    // Asks for the packs that the thread has of `row` by `at`; nothing() closes a group too.
+    __device__ void ask(const T *row, const span &at)
+    {
+        const T *from = row + at.first;
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            if (at.has(k)) {
+                ptx::copy_async_16(slots + turn + k * kStride, from);
+            }
+            from += at.step;
+        }
+        ptx::copy_async_commit();
+        turn = kRows > 1 && turn == 0 ? kPacks * kStride : 0;
+    }
+
+    // Waits for the oldest row, when kRows were asked for. Of packs that the thread has not, h has
+    // anything.
+    __device__ void take(held<T, kPacks> &h)
+    {
+        ptx::copy_async_wait<kRows - 1>();
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            ptx::load_shared(slots + turn + k * kStride, h.pack[k].word);
+        }
+    }
+};
+
 // A team's rows one after the other, in stages of kPacks packs of a thread, kStages of them on
 // their way: each is asked for in the place of the one that was taken last. A row has as many
 // stages for all threads.

@@ -175,6 +175,16 @@ template <int kWarps> struct block_team_of {
 
 using block_team = block_team_of<kMostWarps>;
 
+// A block that goes from row to row.
+struct staying_team : block_team_of<kWarp> {
+    int64_t at = blockIdx.x;
+
+    __device__ int64_t row(int, int) const
+    {
+        return at;
+    }
+};
+
 // A cluster whose blocks send each other what they reduce, each with its count of bytes to a
 // barrier of the receiver: a barrier of the whole cluster would wait for the rows that are being
 // written. Two rooms take turns; one is written anew only after all have read it, since each warp

@@ -69,11 +69,10 @@ teams_for(const rows::shape &s, int item, int64_t most)
 }
 
 // Whether rows of s are for `Form`, and how. They are where no cluster has too many packs of one
-// and all tensors have the phase of the first: the caller sees to that. `parts`: blocks of a
-// cluster at least.
+// and all tensors have the phase of the first: the caller sees to that.
 template <typename Form, typename... P>
 bool
-plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s, int parts = 1)
+plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s)
 {
     int64_t packs = int64_t{shape.n} * item / kPackBytes;
     s.shape = shape;
@@ -83,7 +82,7 @@ plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s, int 
         return false;
     }
     int64_t machine = rows::multiprocessors() * Form::kBlocks;
-    s.parts = parts;
+    s.parts = 1;
     while (s.parts < rows::kClusterBlocks &&
            (packs > s.parts * Form::kMost || shape.count * 2 * s.parts <= machine)) {
         s.parts *= 2;
@@ -196,15 +195,7 @@ template <typename T> struct place {
 
 // ---- exchange -----------------------------------------------------------------------------------
 
-// Of sums. A Combine has, beside what rows::add has, lanes(v, width): over groups of lanes.
-struct sums : rows::add {
-    __device__ static void lanes(float (&v)[1][2], int width)
-    {
-        rows::reduce_lanes(v, width, rows::add{});
-    }
-};
-
-// A pair of floats of a row, of all threads of a cluster, by Combine. Rooms take
+// A pair of floats of a row, of all threads of a cluster, by Combine (as rows::add). Rooms take
 // turns: whoever sends for row i has read what all sent for row i - 2, and so all of them have read
 // what was sent for row i - 4. A block alone sends nothing.
 template <typename Combine> struct mail {
@@ -271,7 +262,7 @@ template <typename Combine> struct mail {
         float2 entry = blocks[turn][lane % rows::kClusterBlocks];
         v[0][0] = entry.x;
         v[0][1] = entry.y;
-        Combine::lanes(v, rows::kClusterBlocks);
+        rows::reduce_lanes(v, rows::kClusterBlocks, Combine{});
     }
 
     // What the warps of this block have put, in all lanes.
@@ -285,7 +276,7 @@ template <typename Combine> struct mail {
             v[0][0] = mine.x;
             v[0][1] = mine.y;
         }
-        Combine::lanes(v, kWarps);
+        rows::reduce_lanes(v, kWarps, Combine{});
     }
 };
 
