@@ -116,11 +116,11 @@ plan_of(const halves &p, const shape_of_tiles &s, int64_t count, int a_bytes)
     return how;
 }
 
-// Where a launch happens, and in which of the two dtypes.
+// Where a launch happens, in which of the two dtypes, and whether beside the one before it.
 struct place_of_launch {
     aicf_stream stream;
     int processors;
-    bool f16;
+    bool f16, beside;
 };
 
 // Batch dim 0 of p alone, `count` matrices of it.
@@ -147,6 +147,7 @@ launch_one(const halves &p, const shape_of_tiles &s, int64_t count, const place_
         return status;
     }
     plan how = plan_of(p, s, count, (a_turned ? s.a_rows : a_rows) * kRowBytes);
+    how.beside = place.beside;
     // Blocks that split a tile gather once, so they have one.
     int clusters = s.split > 1 ? how.tiles : std::min(how.tiles, place.processors / s.cluster());
     return launch_clusters(
@@ -278,7 +279,7 @@ columns_of(halves p, int64_t first, int64_t count)
 }
 
 // In one launch or, where a few rows and columns past whole tiles would cost a wave of large ones,
-// those in launches of their own.
+// those in launches of their own, which begin where the last wave leaves processors idle.
 inline aicf_status
 launch_parts(const halves &p, const place_of_launch &place)
 {
@@ -300,11 +301,13 @@ launch_parts(const halves &p, const place_of_launch &place)
         return launch_all(p, *all.shape, place);
     }
     aicf_status status = launch_all(main, *for_main.shape, place);
-    if (!status.kind && low.M > 0) {
-        status = launch_all(low, *for_low.shape, place);
-    }
+    place_of_launch besides = place;
+    besides.beside = true;
     if (!status.kind && right.N > 0) {
-        status = launch_all(right, *for_right.shape, place);
+        status = launch_all(right, *for_right.shape, besides);
+    }
+    if (!status.kind && low.M > 0) {
+        status = launch_all(low, *for_low.shape, besides);
     }
     return status;
 }
@@ -312,7 +315,7 @@ launch_parts(const halves &p, const place_of_launch &place)
 inline aicf_status
 launch_wgmma(halves p, bool f16, aicf_stream stream)
 {
-    place_of_launch place = {stream, 0, f16};
+    place_of_launch place = {stream, 0, f16, false};
     aicf_status status = count_processors(&place.processors);
     if (status.kind) {
         return status;

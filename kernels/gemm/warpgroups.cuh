@@ -70,6 +70,9 @@ struct plan {
     bool c_pairs; // pairs of c lie on 4 bytes, and N is even
     float alpha, beta;
     int act; // aicf_gemm_act
+    // Another part of the product that the launch before this one makes: it reads what that reads,
+    // writes elsewhere, and may run beside it.
+    bool beside;
 };
 
 // Of a tile in its matrix.
@@ -549,8 +552,13 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         ptx::cluster_arrive();
         ptx::cluster_wait();
     }
+    // Nothing above reads or writes what another launch may. What begins after this has waited
+    // knows that all launches before this one are over, so that a launch beside it need not wait
+    // for their sake. Its first block does so at its end: who waits for it waits for both.
+    if (!p.beside) {
+        ptx::wait_for_launch_before();
+    }
     ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
     // 128 sums and 64 packed words a thread are more than an even share of the registers.
     constexpr bool kMoveRegisters = S::kCols == 256;
@@ -581,6 +589,9 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
     if constexpr (S::kShare > 1) { // while the peer may still write or arrive here, stay
         ptx::cluster_arrive();
         ptx::cluster_wait();
+    }
+    if (p.beside && blockIdx.x == 0) {
+        ptx::wait_for_launch_before();
     }
 }
 

@@ -326,6 +326,29 @@ def test_one_after_the_other(m: int) -> None:
         assert float(error) < 1e-2
 
 
+@pytest.mark.promise("KERNELS-gemm-wgmma")
+def test_launches_beside_each_other() -> None:
+    """Products in several launches that overlap, two buffers in turn: none reads what the product
+    before has not written yet, or writes what it still reads."""
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    size = 4104
+    weights = torch.randn(size, size, device="cuda").bfloat16() / 64
+    first = torch.randn(size, size, device="cuda").bfloat16()
+
+    def chain(wait: bool) -> torch.Tensor:
+        x, y = first.clone(), torch.full_like(first, torch.nan)
+        for _ in range(6):
+            assert gemm.gemm_bf16(x, weights, None, None, y, kernel="wgmma")
+            x, y = y, x
+            if wait:
+                torch.cuda.synchronize()
+        return x
+
+    want = chain(wait=True)
+    assert not bool(want.isnan().any())
+    assert all(torch.equal(chain(wait=False), want) for _ in range(5))
+
+
 @pytest.mark.promise("KERNELS-gemm-wgmma", "KERNELS-special-values")
 def test_nan_and_infinity_stay_in_their_rows() -> None:
     a, b = filled(130, 128, "bf16", "r", 0, seed=1), filled(128, 72, "bf16", "r", 0, seed=2)
