@@ -23,6 +23,7 @@ class Import(Protocol):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any: ...
     def constant(self, name: str, data: Any) -> Value: ...
+    def dtype(self, value: Value) -> Any: ...
 
 
 Word = Callable[..., Any]
@@ -71,6 +72,11 @@ def to(at: Import, x: Value, *args: Any, **kwargs: Any) -> Value:
     from aicf_rt.torch_kernels import NAMES
 
     return at.emit.cast(x, NAMES.get(dtype, str(dtype)))
+
+
+@word("_assert_tensor_metadata.default")
+def asserted(at: Import, x: Value, *_: Any, **__: Any) -> None:
+    """Of dtypes and devices, which types of the graph say."""
 
 
 # ---- views ------------------------------------------------------------------------------------
@@ -352,7 +358,8 @@ def _causal(at: Import, scores: Value) -> Value:
     rank = tensor(scores).rank
     rows, columns = _known(scores, rank - 2), _known(scores, rank - 1)
     kept = torch.ones(rows, columns, dtype=torch.bool).tril()
-    return at.constant("causal", torch.zeros(rows, columns).masked_fill_(~kept, -math.inf))
+    mask = torch.zeros(rows, columns).masked_fill_(~kept, -math.inf)
+    return at.constant("causal", mask.to(tensor(scores).device, at.dtype(scores)))
 
 
 # ---- pooling and norms ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from aicf_rt.torch_kernels import NAMES
+from aicf_rt.torch_kernels import DTYPES, NAMES
 
 from aicf import dim
 from aicf.compiler.ir import aten
@@ -190,6 +190,10 @@ class _Import:
         self.data[value.name] = data
         return value
 
+    def dtype(self, value: Value) -> torch.dtype:
+        """A value's, in torch's words."""
+        return DTYPES[value.type.dtype]
+
     def leave(self) -> None:
         kinds = torch.export.graph_signature.OutputKind
         for spec in self.program.graph_signature.output_specs:
@@ -236,6 +240,8 @@ class _Import:
 
     def enter(self, node: Any) -> None:
         try:
+            if isinstance(node.target, torch._ops.HigherOrderOperator):
+                raise Mismatch("a branch on values would keep one answer for all runs")
             args, kwargs = self.values(node.args), self.values(node.kwargs)
             self.env[node.name] = self.result(node, args, kwargs)
             self.check(node, self.env[node.name])
@@ -267,8 +273,6 @@ class _Import:
             return self.call(_name(target), *args, **kwargs)
         if getattr(target, "__module__", "") in ("_operator", "operator"):
             return target(*args)
-        if isinstance(target, torch._ops.HigherOrderOperator):
-            raise Mismatch("a branch on values would keep one answer for all runs")
         raise Mismatch("it is no op of ATen")
 
     def evaluated(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
