@@ -84,6 +84,8 @@ def test_a_request_is_one_however_it_is_said() -> None:
         assert hash(other) == hash(one)
     for other in (Request.of(row, a, b), Request.of(row, a, b.T.copy().T, act="relu")):
         assert other != one
+    with pytest.raises(TypeError, match=r"gemm\(\) has no parameter 'axis'"):
+        Request.of(row, a, b, axis=1)
     assert str(one) == "gemm(f32[64, 64], f32[64, 32], act=relu)"
     assert one.device == "cpu"
 

@@ -13,6 +13,9 @@ from aicf.table import Param, Row, Table, Variant
 
 from .key import Subject, order_text, sizes_text
 
+# What a call has by name that no choice depends on.
+_OTHERS = ("dtype", "stream", "kernel")
+
 Operand = Any  # an aicf_rt.Spec, a tuple of them for a list, None
 
 
@@ -107,6 +110,7 @@ def _kept(row: Row, options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """What may matter to a kernel, in one form for all ways to say it."""
     attributes = {p.name: p for p in row.attrs}
     outs = {o.name for o in row.outs if o.optional}
+    known = {*_OTHERS, *(p.name for p in (*row.scalars, *row.outs))}
     found: dict[str, Any] = {}
     for name, value in options.items():
         p = attributes.get(name)
@@ -116,8 +120,11 @@ def _kept(row: Row, options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 found[name] = value
         elif name == "dtype" and value is not None:
             found[name] = value if isinstance(value, str) else str(value)
-        elif name in outs and value is not None:
-            found[name] = True
+        elif name in outs:
+            if value is not None:
+                found[name] = True
+        elif name not in known:
+            raise TypeError(f"{row.name}() has no parameter {name!r}")
     return tuple(sorted(found.items()))
 
 

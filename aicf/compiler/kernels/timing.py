@@ -1,0 +1,77 @@
+"""Times of several calls that do the same, beside each other."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aicf.backend.base import AicfBackend
+
+_ROUNDS = 9
+_LEAST = 2e-4  # seconds that a sample takes at least, so that a clock's step is nothing
+_MOST = 2000  # calls of a sample
+_SLOW = 3.0  # times the fastest: further rounds go without it
+_NOISY = 0.1  # of the median, between the quartiles
+
+
+class OutOfTime(TimeoutError):
+    """The budget ended before the times were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one call, one sample a round, in seconds."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Between the quartiles, as a share of the median."""
+        low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return (high - low) / self.median
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.spread > _NOISY
+
+
+def measure(
+    backend: AicfBackend,
+    calls: Mapping[str, Any],
+    restore: Callable[[], None],
+    deadline: float = math.inf,
+) -> dict[str, Times]:
+    """By name. In each round every call has its turn, each round another one first, so that what
+    disturbs the machine disturbs all alike; `restore` is called before each sample. A call that is
+    far slower than another is left alone after three rounds. Raises OutOfTime past `deadline`, of
+    time.monotonic()."""
+    counts = {name: _count(backend, call, restore) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    going = list(calls)
+    for turn in range(_ROUNDS):
+        for name in going[turn % len(going) :] + going[: turn % len(going)]:
+            if time.monotonic() > deadline:
+                raise OutOfTime(f"{turn} of {_ROUNDS} rounds were done")
+            restore()
+            samples[name].append(backend.time(calls[name], counts[name]))
+        if turn == 2:
+            best = min(statistics.median(s) for s in samples.values())
+            going = [n for n in going if statistics.median(samples[n]) <= _SLOW * best]
+    return {name: Times(tuple(s)) for name, s in samples.items()}
+
+
+def _count(backend: AicfBackend, call: Any, restore: Callable[[], None]) -> int:
+    """How many calls make a sample; what is done once at a first call is done by then."""
+    restore()
+    call()
+    restore()
+    once = backend.time(call, 1)
+    return max(1, min(_MOST, math.ceil(_LEAST / max(once, 1e-9))))
