@@ -11,6 +11,16 @@
 
 namespace aicf::conv {
 
+using window_encoder = decltype(&cuTensorMapEncodeIm2col);
+
+// NULL where the driver has none.
+inline window_encoder
+encoder_of_windows()
+{
+    static void *known = nullptr;
+    return reinterpret_cast<window_encoder>(driver_entry("cuTensorMapEncodeIm2col", &known));
+}
+
 // A map of the dense field of c, channels innermost, that is read in boxes of 128 bytes of channels
 // at `places` places, swizzled as encode_map's. A box's corner is the element of its first place at
 // the first tap; other taps are offsets from there. Requires of each axis a step of at most 8, all
@@ -19,9 +29,7 @@ namespace aicf::conv {
 inline aicf_status
 encode_windows(CUtensorMap *map, const aicf_conv &c, CUtensorMapDataType type, int places)
 {
-    static void *known = nullptr;
-    auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeIm2col)>(
-        driver_entry("cuTensorMapEncodeIm2col", &known));
+    window_encoder encode = encoder_of_windows();
     if (!encode) {
         return status_of(cudaErrorNotSupported);
     }
