@@ -7,6 +7,23 @@
 
 namespace aicf::ptx {
 
+// As threads_meet; whether all of them say yes.
+__device__ inline bool
+threads_agree(int id, int threads, bool yes)
+{
+    int all;
+    asm volatile("{\n"
+                 ".reg .pred mine, ours;\n"
+                 "setp.ne.b32 mine, %1, 0;\n"
+                 "bar.red.and.pred ours, %2, %3, mine;\n"
+                 "selp.b32 %0, 1, 0, ours;\n"
+                 "}"
+                 : "=r"(all)
+                 : "r"(static_cast<int>(yes)), "r"(id), "r"(threads)
+                 : "memory");
+    return all != 0;
+}
+
 // As wgmma of ptx_sm_90a.cuh, of 32 k, k together in both operands; sums in 32-bit integers, which
 // wrap. The last argument says whether a has a sign; b has one.
 #define AICF_TEN(t) \
