@@ -1,4 +1,5 @@
 // conv2d_i8 on CUDA without matrix units: tensors of any strides (see aicf/cuda/conv_i8.cuh).
+#define AICF_OP conv2d_i8
 #include <aicf_ops/conv2d_i8.h>
 
 #include <aicf/cuda/conv_i8.cuh>
@@ -25,7 +26,7 @@ conv_of(
         const aicf_requant r = {x_scale,   w_scale,  out_scale, x_zero,                           \
                                 bias,      out_zero, Z,         act == AICF_CONV2D_I8_ACT_RELU,   \
                                 is_signed, KIND};                                                 \
-        return aicf::i8::launch_dp4a(c, r, stream);                                               \
+        return aicf::conv2d_i8::launch_dp4a(c, r, stream);                                        \
     }
 
 AICF_REQUANTS(LAUNCHER)

@@ -6,15 +6,15 @@
 // Before conv_mma.cuh, whose products find their instruction by the type of the elements.
 #include <aicf/cuda/ptx_i8.cuh>
 
+#define AICF_OP conv2d_i8
 #include <aicf_ops/conv2d_i8.h>
 
 #include <aicf/cuda/conv_mma.cuh>
 #include <aicf/cuda/fields_i8.cuh>
 
-namespace aicf::i8 {
+namespace aicf::conv2d_i8 {
 
-using conv::kChunk;
-using conv::kWarp;
+using namespace i8;
 
 // Where outs go, and what becomes of them.
 struct destination {
@@ -26,9 +26,9 @@ struct destination {
 // `m` and `n` are the part's first place and output in the group.
 template <typename S, typename Pair>
 __device__ inline void
-store_places(
-    const conv::problem<Pair> &p, const conv::place_walk &places, const conv::job &j, int64_t m,
-    int64_t n, const float *staged, const destination &to)
+store_requantised(
+    const problem<Pair> &p, const place_walk &places, const job &j, int64_t m, int64_t n,
+    const float *staged, const destination &to)
 {
     constexpr int kChunks = S::kN / kChunk, kRows = kWarp / kChunks;
     static_assert(kWarp % kChunks == 0 && S::kM % kRows == 0, "a lane's columns stay");
@@ -61,13 +61,13 @@ store_places(
 
 template <typename Pair, typename S>
 __global__ void
-__launch_bounds__(S::kThreads, S::kBlocks)
-    mma(const __grid_constant__ conv::problem<Pair> p, const __grid_constant__ conv::walks w,
-        const __grid_constant__ destination to)
+__launch_bounds__(S::kThreads, S::kBlocks) products(
+    const __grid_constant__ problem<Pair> p, const __grid_constant__ walks w,
+    const __grid_constant__ destination to)
 {
-    using op = conv::forward_op<Pair, S>;
+    using op = forward_op<Pair, S>;
     extern __shared__ __align__(128) uint8_t shared[];
-    conv::job j = conv::job_of<S::kTileM, S::kTileN>(p);
+    job j = job_of<S::kTileM, S::kTileN>(p);
     int warp = static_cast<int>(threadIdx.x) / kWarp;
     int m = warp / S::kWarpsN * S::kM, n = warp % S::kWarpsN * S::kN;
     float sums[S::kM / 16][S::kN / 8][4] = {}; // the bits of integers
@@ -80,18 +80,18 @@ __launch_bounds__(S::kThreads, S::kBlocks)
     float *staged = reinterpret_cast<float *>(shared) + warp * S::kM * S::kPitchOut;
     units::stage_sums<S>(sums, staged);
     __syncwarp();
-    store_places<S>(p, w.places, j, j.m + m, j.n + n, staged, to);
+    store_requantised<S>(p, w.places, j, j.m + m, j.n + n, staged, to);
 }
 
 template <typename S, typename Pair>
 aicf_status
-launch_shape(const conv::problem<Pair> &p, const destination &to, aicf_stream stream)
+launch_shape(const problem<Pair> &p, const destination &to, aicf_stream stream)
 {
-    aicf_status status = allow_shared(mma<Pair, S>, S::kShared);
+    aicf_status status = allow_shared(products<Pair, S>, S::kShared);
     return status.kind ? status
-                       : conv::launch_tiles(
-                             mma<Pair, S>, p, S::kTileM, S::kTileN, S::kThreads, S::kShared, stream,
-                             conv::walks_of(p), to);
+                       : launch_tiles(
+                             products<Pair, S>, p, S::kTileM, S::kTileN, S::kThreads, S::kShared,
+                             stream, walks_of(p), to);
 }
 
 // The shapes of conv_mma.cuh, chosen as there.
@@ -99,18 +99,18 @@ template <typename Pair>
 aicf_status
 launch_pairs(const aicf_conv &c, const destination &to, aicf_stream stream)
 {
-    conv::problem<Pair> p = conv::problem_of<Pair>(c, false);
+    problem<Pair> p = problem_of<Pair>(c, false);
     auto tiles = [&](int64_t places, int64_t outputs) {
         return ceil_div(p.M, places) * ceil_div(p.N, outputs) * p.groups;
     };
     constexpr int64_t kFull = 128;
     if (p.N > 64 && p.M > 64 && tiles(128, 128) >= kFull) {
-        return launch_shape<conv::square>(p, to, stream);
+        return launch_shape<square>(p, to, stream);
     }
     if (p.M > 128 && tiles(256, 64) >= kFull) {
-        return launch_shape<conv::tall>(p, to, stream);
+        return launch_shape<tall>(p, to, stream);
     }
-    return launch_shape<conv::small>(p, to, stream);
+    return launch_shape<small>(p, to, stream);
 }
 
 inline aicf_status
@@ -125,8 +125,8 @@ run_igemm(aicf_conv c, const aicf_requant &r, void *workspace, aicf_stream strea
                        : launch_pairs<pair_u8>(c, to, stream);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::conv2d_i8
 
-#define LAUNCHER(...) AICF_CONV2D_I8_LAUNCHER(igemm, aicf::i8::run_igemm, __VA_ARGS__)
+#define LAUNCHER(...) AICF_CONV2D_I8_LAUNCHER(igemm, aicf::conv2d_i8::run_igemm, __VA_ARGS__)
 
 AICF_REQUANTS(LAUNCHER)

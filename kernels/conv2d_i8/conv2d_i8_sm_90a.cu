@@ -2,20 +2,70 @@
 // aicf/cuda/fields_i8.cuh). conv2d's producer (../conv2d/windows.cuh) on pairs of channels,
 // gemm_i8's consumers (../gemm_i8/warpgroups_i8.cuh). A slab is 128 channels at one tap: what a
 // field has less are zeros. Bound by the matrix units, where windows are of one element by bytes.
+#define AICF_OP conv2d_i8
 #include <aicf_ops/conv2d_i8.h>
 
+#include <algorithm>
+
+#include <aicf/cuda/conv_windows.cuh>
 #include <aicf/cuda/fields_i8.cuh>
 
-#include "../conv2d/windows.cuh"
 #include "../gemm_i8/warpgroups_i8.cuh"
 
-namespace aicf::i8 {
+namespace aicf::conv2d_i8 {
+
+using namespace i8;
+
+constexpr int kSlabPairs = kDepth;
+
+// What the producer knows of windows.
+struct window_steps {
+    int rows, columns;
+    int first_y, first_x, step_y, step_x;
+    int taps_x, dilation_y, dilation_x;
+    int tap_slabs, slabs; // of one tap, and of all
+};
+
+// One thread: fills the stages for all of this block's tiles.
+template <class S>
+__device__ inline void
+produce(
+    const gemm::shared_memory<S> &shared, const CUtensorMap *field, const CUtensorMap *factor,
+    const gemm::plan &p, const window_steps &w)
+{
+    ring<S::kStages> place;
+    for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
+        gemm::corner at = gemm::corner_of<S>(p, i, 0);
+        int line = at.m / w.columns, column = at.m - line * w.columns;
+        int image = line / w.rows, row = line - image * w.rows;
+        int y = w.first_y + row * w.step_y, x = w.first_x + column * w.step_x;
+        int part = 0, tap = 0, tap_y = 0, tap_x = 0;
+        for (int slab = 0; slab < w.slabs; slab++, place.next()) {
+            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+            uint32_t full = shared.barriers().full(place.stage);
+            ptx::barrier_expect(full, S::kABytes + S::kBBytes);
+            ptx::windows_load(
+                shared.a(place.stage), field, part * kSlabPairs, x, y, image,
+                static_cast<uint16_t>(tap_x * w.dilation_x),
+                static_cast<uint16_t>(tap_y * w.dilation_y), full);
+            ptx::box_load(shared.b(place.stage), factor, part * kSlabPairs, at.n, tap, full);
+            if (++part == w.tap_slabs) {
+                part = 0;
+                tap++;
+                if (++tap_x == w.taps_x) {
+                    tap_x = 0;
+                    tap_y++;
+                }
+            }
+        }
+    }
+}
 
 template <class S, typename Pair>
 __global__ void
 __launch_bounds__(S::kThreads, 1) windows(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
-    const __grid_constant__ gemm::plan p, const __grid_constant__ conv::windows w,
+    const __grid_constant__ gemm::plan p, const __grid_constant__ window_steps w,
     const __grid_constant__ outs to)
 {
     extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
@@ -38,7 +88,7 @@ __launch_bounds__(S::kThreads, 1) windows(
             ptx::registers_give<40>();
         }
         if (threadIdx.x == 0) {
-            conv::produce<S, false>(shared, &field, &factor, p, w);
+            produce<S>(shared, &field, &factor, p, w);
         }
         __syncwarp();
     } else {
@@ -58,8 +108,6 @@ using low = gemm::tile_shape<1, 128, 8, 1>;
 using narrow = gemm::tile_shape<2, 64, 8, 1>;
 using small = gemm::tile_shape<1, 64, 12, 1>;
 
-constexpr int kSlabPairs = kDepth;
-
 // Of one tap.
 inline int64_t
 slabs_of(const aicf_conv &c)
@@ -73,7 +121,7 @@ places_of(const aicf_conv &c)
     return c.images * c.y.places * c.x.places;
 }
 
-inline conv::windows
+inline window_steps
 windows_of(const aicf_conv &c)
 {
     int64_t taps = c.y.taps * c.x.taps;
@@ -84,11 +132,10 @@ windows_of(const aicf_conv &c)
         static_cast<int>(c.x.first),
         static_cast<int>(c.y.places > 1 ? c.y.step : 0),
         static_cast<int>(c.x.places > 1 ? c.x.step : 0),
-        static_cast<int>(taps),
         static_cast<int>(c.x.taps),
         static_cast<int>(c.y.taps > 1 ? c.y.tap_step : 0),
         static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0),
-        static_cast<int>(slabs_of(c) * kSlabPairs),
+        static_cast<int>(slabs_of(c)),
         static_cast<int>(taps * slabs_of(c))};
 }
 
@@ -107,7 +154,7 @@ launch_windows(const aicf_conv &c, const outs &to, int processors, aicf_stream s
     if (status.kind) {
         return status;
     }
-    conv::windows w = windows_of(c);
+    window_steps w = windows_of(c);
     gemm::plan p = {};
     p.m = static_cast<int>(places);
     p.n = static_cast<int>(c.m);
@@ -160,8 +207,9 @@ run_warpgroups(aicf_conv c, const aicf_requant &r, void *workspace, aicf_stream 
     return status.kind ? status : launch_fitting(c, outs_of(c.out, c.m, c.m, shifts, r), stream);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::conv2d_i8
 
-#define LAUNCHER(...) AICF_CONV2D_I8_LAUNCHER(warpgroups, aicf::i8::run_warpgroups, __VA_ARGS__)
+#define LAUNCHER(...) \
+    AICF_CONV2D_I8_LAUNCHER(warpgroups, aicf::conv2d_i8::run_warpgroups, __VA_ARGS__)
 
 AICF_REQUANTS(LAUNCHER)

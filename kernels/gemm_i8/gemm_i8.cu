@@ -1,5 +1,6 @@
 // gemm_i8 on CUDA without matrix units: operands of any strides, any sizes (see
 // aicf/cuda/conv_i8.cuh).
+#define AICF_OP gemm_i8
 #include <aicf_ops/gemm_i8.h>
 
 #include <aicf/product.h>
@@ -17,7 +18,7 @@
         const aicf_requant r = {a_scale,   b_scale,  out_scale, a_zero,                            \
                                 bias,      out_zero, S,         act == AICF_GEMM_I8_ACT_RELU,      \
                                 is_signed, KIND};                                                  \
-        return aicf::i8::launch_dp4a(c, r, stream);                                                \
+        return aicf::gemm_i8::launch_dp4a(c, r, stream);                                           \
     }
 
 AICF_REQUANTS(LAUNCHER)

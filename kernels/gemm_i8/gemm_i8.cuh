@@ -3,11 +3,17 @@
 #ifndef AICF_GEMM_I8_CUH
 #define AICF_GEMM_I8_CUH
 
+#ifndef AICF_OP
+#define AICF_OP gemm_i8
+#endif
+
 #include <aicf_ops/gemm_i8.h>
 
 #include <aicf/cuda/lines_i8.cuh>
 
-namespace aicf::i8 {
+namespace aicf::gemm_i8 {
+
+using namespace i8;
 
 // Operands that are laid (lines_i8.cuh), and where outs go.
 struct product {
@@ -46,7 +52,7 @@ product_of(
     return status.kind ? status : shift_lines<kArch>(p->b, r, &room, &p->shifts, stream);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::gemm_i8
 
 // Defines the launchers of a kernel, which `run`(product, stream) launches.
 #define AICF_GEMM_I8_LAUNCHER(id, run, q, Q, is_signed, u, U, KIND)                                \

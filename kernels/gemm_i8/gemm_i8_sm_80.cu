@@ -11,7 +11,9 @@
 
 #include "../gemm/slabs.cuh"
 
-namespace aicf::i8 {
+namespace aicf::gemm_i8 {
+
+using namespace i8;
 
 using gemm::kChunk;
 using gemm::kWarp;
@@ -146,8 +148,8 @@ run_mma(
     return r.signed_in ? launch_pairs<pair_i8>(p, stream) : launch_pairs<pair_u8>(p, stream);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::gemm_i8
 
-#define LAUNCHER(...) AICF_GEMM_I8_LAUNCHER(mma, aicf::i8::run_mma, __VA_ARGS__)
+#define LAUNCHER(...) AICF_GEMM_I8_LAUNCHER(mma, aicf::gemm_i8::run_mma, __VA_ARGS__)
 
 AICF_REQUANTS(LAUNCHER)

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 
-namespace aicf::i8 {
+namespace aicf::gemm_i8 {
+
+using namespace i8;
 
 template <class S, typename Pair>
 __global__ void
@@ -164,8 +166,8 @@ run_wgmma(
     return status.kind || M * N == 0 ? status : launch_warpgroups(p, stream);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::gemm_i8
 
-#define LAUNCHER(...) AICF_GEMM_I8_LAUNCHER(wgmma, aicf::i8::run_wgmma, __VA_ARGS__)
+#define LAUNCHER(...) AICF_GEMM_I8_LAUNCHER(wgmma, aicf::gemm_i8::run_wgmma, __VA_ARGS__)
 
 AICF_REQUANTS(LAUNCHER)

@@ -12,7 +12,10 @@
 #include <aicf/cuda/ptx_i8.cuh>
 #include <aicf/cuda/requant.cuh>
 
-namespace aicf::i8 {
+namespace aicf::AICF_OP {
+
+using namespace i8;
+using namespace conv;
 
 constexpr int kThreads = 256;
 constexpr int kTile = 64;  // rows, and columns
@@ -23,12 +26,12 @@ constexpr int kPad = 4;   // words: rows stay on 16 bytes, and fewer of them sta
 constexpr int kLoads = kTile * kWords / kThreads;
 static_assert(kTile / kShare * (kTile / kShare) == kThreads, "every thread has its outs");
 
-using places = conv::problem<int8_t>; // of either sign
+using places = problem<int8_t>; // of either sign
 
 // Where an index of k is, in the field and in the factor.
 struct tap {
     int64_t field, factor;
-    int y, x; // y: conv::kNowhere beyond the last k
+    int y, x; // y: kNowhere beyond the last k
 };
 
 struct slabs {
@@ -58,9 +61,9 @@ find_taps(const places &p, int64_t k, slabs &s)
 {
     int i = static_cast<int>(threadIdx.x);
     if (i < kSlab) {
-        tap t = {0, 0, conv::kNowhere, 0};
+        tap t = {0, 0, kNowhere, 0};
         if (k + i < p.K) {
-            conv::spot at = p.k.find(k + i, t.factor);
+            spot at = p.k.find(k + i, t.factor);
             t.field = at.at;
             t.y = at.y;
             t.x = at.x;
@@ -70,7 +73,7 @@ find_taps(const places &p, int64_t k, slabs &s)
 }
 
 __device__ inline bool
-is_there(const places &p, const conv::spot &m, const tap &k)
+is_there(const places &p, const spot &m, const tap &k)
 {
     int y = static_cast<int>(static_cast<unsigned>(m.y) + static_cast<unsigned>(k.y));
     return static_cast<unsigned>(y) < static_cast<unsigned>(p.rows) &&
@@ -80,8 +83,7 @@ is_there(const places &p, const conv::spot &m, const tap &k)
 // Four k of one place.
 __device__ inline uint32_t
 field_word(
-    const places &p, const uint8_t *field, const conv::spot &m, const tap *k, bool words,
-    uint32_t zeros)
+    const places &p, const uint8_t *field, const spot &m, const tap *k, bool words, uint32_t zeros)
 {
     if (words) {
         return is_there(p, m, *k) ? *reinterpret_cast<const uint32_t *>(field + m.at + k->field)
@@ -101,12 +103,12 @@ __device__ inline uint32_t
 factor_word(const uint8_t *line, const tap *k, bool words)
 {
     if (words) {
-        return k->y == conv::kNowhere ? 0 : *reinterpret_cast<const uint32_t *>(line + k->factor);
+        return k->y == kNowhere ? 0 : *reinterpret_cast<const uint32_t *>(line + k->factor);
     }
     uint32_t word = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        word |= (k[i].y == conv::kNowhere ? 0u : line[k[i].factor]) << 8 * i;
+        word |= (k[i].y == kNowhere ? 0u : line[k[i].factor]) << 8 * i;
     }
     return word;
 }
@@ -143,19 +145,19 @@ __launch_bounds__(kThreads) dp4a(
     const __grid_constant__ reading how)
 {
     __shared__ slabs s;
-    conv::job j = conv::job_of<kTile, kTile>(p);
+    job j = job_of<kTile, kTile>(p);
     int zero = zero_of(r);
     uint32_t zeros = static_cast<uint32_t>(zero & 0xff) * 0x01010101u;
     const uint8_t *field = reinterpret_cast<const uint8_t *>(p.field) + j.group * p.field_group;
     const uint8_t *factor = reinterpret_cast<const uint8_t *>(p.dense) + j.group * p.dense_group;
 
-    conv::spot place[kLoads];
+    spot place[kLoads];
     const uint8_t *line[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; i++) {
         int64_t m = j.m + spot_of(i, how.field_along_k).line, where;
         int64_t n = j.n + spot_of(i, how.factor_along_k).line;
-        place[i] = {0, conv::kNowhere, 0};
+        place[i] = {0, kNowhere, 0};
         if (m < p.M) {
             place[i] = p.m.find(m, where);
         }
@@ -218,7 +220,7 @@ takes_words(const void *data, int64_t channel, int64_t channels, const int64_t *
 inline aicf_status
 launch_dp4a(const aicf_conv &c, const aicf_requant &r, aicf_stream stream)
 {
-    places p = conv::problem_of<int8_t>(c, false);
+    places p = problem_of<int8_t>(c, false);
     const int64_t of_field[] = {
         c.field_strides[0], c.field_strides[2], c.field_strides[3], p.field_group};
     const int64_t of_factor[] = {
@@ -229,10 +231,10 @@ launch_dp4a(const aicf_conv &c, const aicf_requant &r, aicf_stream stream)
         p.channels_inside && takes_words(c.factor, c.factor_strides[1], c.channels, of_factor, 4);
     how.field_along_k = p.k.field[0] == 1;
     how.factor_along_k = p.k.other[0] == 1;
-    return conv::launch_tiles(
+    return launch_tiles(
         r.signed_in ? dp4a<int8_t> : dp4a<uint8_t>, p, kTile, kTile, kThreads, 0, stream, r, how);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::AICF_OP
 
 #endif

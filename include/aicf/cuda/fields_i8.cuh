@@ -10,7 +10,9 @@
 #include <aicf/cuda/digits.cuh>
 #include <aicf/cuda/lines_i8.cuh>
 
-namespace aicf::i8 {
+namespace aicf::AICF_OP {
+
+using namespace i8;
 
 constexpr int kUnit = 16; // channels
 
@@ -153,7 +155,7 @@ dense_conv(
     return aicf_conv_of(1, &views[0], &views[1], &views[2], stride, pad, dilation, groups);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::AICF_OP
 
 // Defines the launchers of a kernel of dense tensors, channels innermost, which `run`(conv,
 // requant, workspace, stream) launches.
@@ -168,7 +170,8 @@ dense_conv(
     {                                                                                              \
         (void)D;                                                                                   \
         const int64_t sizes[9] = {N, C, H, W, O, R, S, P, Q2};                                     \
-        const aicf_conv c = aicf::i8::dense_conv(x, w, out, sizes, stride, pad, dilation, groups); \
+        const aicf_conv c =                                                                        \
+            aicf::AICF_OP::dense_conv(x, w, out, sizes, stride, pad, dilation, groups);            \
         const aicf_requant r = {x_scale,   w_scale,  out_scale, x_zero,                            \
                                 bias,      out_zero, Z,         act == AICF_CONV2D_I8_ACT_RELU,    \
                                 is_signed, KIND};                                                  \

@@ -1,12 +1,15 @@
 // Operands of 8-bit integers as the matrix units take them: lines along k, on 16 bytes, of whole 16
 // k. What lies otherwise is copied so to a workspace. And the sums of their lines. Bound by bytes.
+// Kernels, and what launches them, lie in the namespace of AICF_OP, as those of conv.cuh do.
 #ifndef AICF_CUDA_LINES_I8_CUH
 #define AICF_CUDA_LINES_I8_CUH
 
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/requant.cuh>
 
-namespace aicf::i8 {
+namespace aicf::AICF_OP {
+
+using namespace i8;
 
 // Kernels and what launches them have a kArch, that of the source: its code is for that alone.
 
@@ -202,6 +205,6 @@ shift_lines(
         x, r, to);
 }
 
-} // namespace aicf::i8
+} // namespace aicf::AICF_OP
 
 #endif
