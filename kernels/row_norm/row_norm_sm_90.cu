@@ -1,6 +1,6 @@
 // layer_norm and rms_norm (cuda) where a row fits into a cluster: see row_norm.cuh for what is
-// computed, and aicf/cuda/steady.cuh. Where x and out have not one phase, in the registers of a
-// cluster (aicf/cuda/rows.cuh).
+// computed, and aicf/cuda/steady.cuh. Where x and out have not one phase, and of few rows of 16
+// bits, in the registers of a cluster (aicf/cuda/rows.cuh).
 #include "row_norm.cuh"
 
 #include <aicf/cuda/steady.cuh>
@@ -10,6 +10,7 @@ namespace aicf::AICF_OP {
 // ---- rows of one phase --------------------------------------------------------------------------
 
 using form = steady::form<8, 1, 1>;
+constexpr int64_t kManyRows = 16; // of each multiprocessor, of 16 bits
 
 template <typename T> struct passing {
     using combine = rows::add;
@@ -198,6 +199,49 @@ __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, con
 
 AICF_ROWS_CLUSTER_KERNEL(operands, kMostPacks)
 
+// A cluster a row that fills it.
+struct whole_cluster_team : rows::cluster_team {
+    using place = rows::whole_span;
+
+    template <typename T> __device__ place span_of(const T *, const rows::shape &, int64_t) const
+    {
+        constexpr int kSize = kPackSize<T>;
+        int threads = static_cast<int>(blockDim.x);
+        int begin = static_cast<int>(ptx::cluster_rank()) * threads * kMostPacks;
+        return {(begin + static_cast<int>(threadIdx.x)) * kSize, threads * kSize, true};
+    }
+};
+
+template <typename T>
+__global__ void
+__launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / rows::kBlockPacks)
+    whole_cluster(const operands<T> p)
+{
+    whole_cluster_team team;
+    body<kMostPacks, 1>(p, team);
+}
+
+template <typename T>
+aicf_status
+run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
+{
+    int64_t packs = N / kPackSize<T>;
+    unsigned parts = 2;
+    while (parts < rows::kClusterBlocks && packs > int64_t{parts} * rows::kBlockPacks) {
+        parts *= 2;
+    }
+    int64_t threads = packs / (parts * kMostPacks);
+    if constexpr (sizeof(T) == 2) { // of f32 such rows are all for `pass`
+        if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
+            L <= kMostBlocks / parts) {
+            return launch_cluster(
+                whole_cluster<T>, static_cast<unsigned>(L) * parts, static_cast<unsigned>(threads),
+                parts, stream, p);
+        }
+    }
+    return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
+}
+
 template <typename T>
 aicf_status
 run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
@@ -206,11 +250,13 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
     if (L == 0 || N == 0) {
         return aicf_ok();
     }
-    if (phase_of(p.x) == phase_of(p.out) &&
+    // Of few rows the first and the last would take too much of the time.
+    bool few = sizeof(T) == 2 && L < kManyRows * rows::multiprocessors();
+    if (!few && phase_of(p.x) == phase_of(p.out) &&
         steady::plan_for<form>(pass<T>, p.shape, sizeof(T), s)) {
         return steady::launch<form>(pass<T>, s, stream, p, s);
     }
-    return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
+    return run_held_by_clusters(p, L, N, stream);
 }
 
 } // namespace aicf::AICF_OP

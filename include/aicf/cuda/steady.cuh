@@ -51,21 +51,22 @@ period_of(const rows::shape &s, int item, int64_t bytes)
     return bytes / common_divisor(bytes, int64_t{s.n} * item);
 }
 
-// So many of `most` teams that each has rows of one phase, of one place in a line if may be: 0 if
-// there are none.
+// So many of `most` teams that each has rows of one phase, at one place of a line or of a sector of
+// 32 bytes too where that leaves no more than a quarter of the machine idle: 0 if there are none.
 inline int64_t
 teams_for(const rows::shape &s, int item, int64_t most)
 {
     if (most >= s.count) {
         return s.count;
     }
-    for (int64_t bytes = rows::kLineBytes; bytes >= kPackBytes; bytes /= 2) {
-        int64_t period = period_of(s, item, bytes);
-        if (most >= period) {
-            return most / period * period;
+    for (int64_t bytes = rows::kLineBytes; bytes > kPackBytes; bytes /= 2) {
+        int64_t period = period_of(s, item, bytes), teams = most / period * period;
+        if (teams * 16 >= most * (bytes == rows::kLineBytes ? 15 : 12)) {
+            return teams;
         }
     }
-    return 0;
+    int64_t period = period_of(s, item, kPackBytes);
+    return most / period * period;
 }
 
 // Whether rows of s are for `Form`, and how. They are where no cluster has too many packs of one
