@@ -502,7 +502,7 @@ launch_stay(
     void (*const kernels[2][2])(operands<T>) = {
         {stay<T, false, false>, stay<T, false, true>}, {stay<T, true, false>, stay<T, true, true>}};
     int64_t teams = warps == 1 ? kMost : 1;
-    int64_t block = teams * warps * rows::kWarp, most = rows::kMachine * kBlocks * kBlock / block;
+    int64_t block = teams * warps * rows::kWarp, most = rows::multiprocessors() * kBlocks * kBlock / block;
     int64_t blocks = ceil_div(p.lines, teams);
     void (*kernel)(operands<T>) = kernels[smooth][warps == 1];
     aicf_status status = allow_shared(kernel, rows::ahead_bytes(kSlots, kBlock));

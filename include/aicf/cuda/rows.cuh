@@ -192,36 +192,55 @@ may_stay(const shape &s, int item)
 {
     int64_t packs = int64_t{s.n} * item / kPackBytes, most = kThreads * int64_t{kStayPacks};
     return packs > kBlockPacks && packs + kLinePacks - 1 <= most &&
-           s.count >= 3 * kMachine * (kThreads / threads_for(packs, kStayPacks));
+           s.count >= 3 * multiprocessors() * (kThreads / threads_for(packs, kStayPacks));
 }
 
-// The kernels `stay` of an op by the rows that are on their way.
+// The kernels `stay` of an op, by the packs of a thread: of 8 the next row is on its way, of less
+// the next two.
 template <typename P> struct staying {
-    void (*one)(P), (*two)(P);
+    void (*eight)(P), (*seven)(P), (*four)(P);
 };
 
-constexpr int kMostShared = 220 << 10; // bytes of a block on sm_90, beside what it shares otherwise
+constexpr int kMostShared = 225 << 10; // bytes of a block on sm_90, beside what it shares otherwise
+constexpr int64_t kFewRows = 16;       // of a multiprocessor: then the first and the last count
 
+// How many rows on one starts at the same place of a line.
+inline int64_t
+period_of(const shape &s, int item)
+{
+    int64_t bytes = int64_t{s.n} * item % kLineBytes, period = 1;
+    while (bytes * period % kLineBytes != 0) {
+        period *= 2;
+    }
+    return period;
+}
+
+// Each block has rows that start at the same place of a line: a multiple of the period of them.
+// Where a row is long, or where there are few, a multiprocessor has one at a time.
 template <typename P>
 aicf_status
 launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
 {
-    int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
+    int64_t packs = int64_t{p.shape.n} * item / kPackBytes, period = period_of(p.shape, item);
+    int64_t machine = multiprocessors();
     p.shape.lines = deal_by_lines(p.shape, item, packs, kThreads * int64_t{kStayPacks});
     packs += p.shape.lines ? kLinePacks - 1 : 0;
-    unsigned threads = threads_for(packs, kStayPacks);
-    int64_t teams = kThreads / threads, blocks = kMachine * teams;
+    int each = static_cast<int>(ceil_div(packs, kThreads));
+    if (each * 2 <= kStayPacks && p.shape.count >= kFewRows * machine) {
+        each = kStayPacks;
+    }
+    unsigned threads = threads_for(packs, each);
+    int64_t blocks = machine * (kThreads / threads);
+    blocks = blocks < period ? period : blocks / period * period;
     blocks = blocks < p.shape.count ? blocks : p.shape.count;
-    int bytes = ahead_bytes(kStayPacks, threads);
-    bool two = teams == 1 && 2 * bytes <= kMostShared; // a block alone waits for all of a row
-    void (*kernel)(P) = two ? k.two : k.one;
-    aicf_status status =
-        allow_shared(kernel, two ? kMostShared : ahead_bytes(kStayPacks, kThreads));
+    int held = each <= 4 ? 4 : each <= 7 ? 7 : 8;
+    void (*kernel)(P) = held == 4 ? k.four : held == 7 ? k.seven : k.eight;
+    aicf_status status = allow_shared(kernel, kMostShared);
     if (status.kind) {
         return status;
     }
-    return launch_waiting(
-        kernel, static_cast<unsigned>(blocks), threads, two ? 2 * bytes : bytes, stream, p);
+    int bytes = (held < 8 ? 2 : 1) * ahead_bytes(held, threads);
+    return launch_waiting(kernel, static_cast<unsigned>(blocks), threads, bytes, stream, p);
 }
 
 } // namespace aicf::rows
@@ -275,44 +294,41 @@ launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
         return k;                                                                         \
     }
 
-// The one of blocks that stay, of `rest`, which is `body` behind its loads; kAhead rows, 1 or 2,
-// are on their way.
+// The one of blocks that stay, of `rest`, which is `body` behind its loads; of kPacks packs a
+// thread. All rows of a block start at one place of a line.
 #define AICF_ROWS_STAY_KERNEL(operands)                                            \
-    template <typename T, int kAhead>                                              \
+    template <typename T, int kPacks>                                              \
     __global__ void __launch_bounds__(rows::kThreads, 1) stay(const operands<T> p) \
     {                                                                              \
+        constexpr int kAhead = kPacks < rows::kStayPacks ? 2 : 1;                  \
         extern __shared__ words slots[];                                           \
         rows::staying_team team;                                                   \
-        rows::ahead<T, rows::kStayPacks, kAhead> ahead(slots);                     \
-        auto ask = [&](int64_t row) {                                              \
-            rows::span at = rows::nothing();                                       \
-            if (row < p.shape.count) {                                             \
-                at = team.span_of(p.x, p.shape, row);                              \
-            }                                                                      \
-            ahead.ask(p.x + row * p.shape.n, at);                                  \
+        rows::ahead<T, kPacks, kAhead> ahead(slots);                               \
+        const rows::span at[1] = {team.span_of(p.x, p.shape, team.at)};            \
+        const int64_t step = int64_t{gridDim.x} * p.shape.n;                       \
+        const T *next = p.x + team.at * p.shape.n;                                 \
+        int64_t asked = team.at;                                                   \
+        auto ask = [&] {                                                           \
+            ahead.ask(next, asked < p.shape.count ? at[0] : rows::nothing());      \
+            next += step;                                                          \
+            asked += gridDim.x;                                                    \
         };                                                                         \
         rows::begin();                                                             \
-        ask(team.at);                                                              \
+        T edge = rows::edge_of(next, at[0]);                                       \
+        ask();                                                                     \
         if (kAhead > 1) {                                                          \
-            ask(team.at + gridDim.x);                                              \
+            ask();                                                                 \
         }                                                                          \
-        rows::span at[1] = {team.span_of(p.x, p.shape, team.at)};                  \
-        T edge = rows::edge_of(p.x + team.at * p.shape.n, at[0]);                  \
-        _Pragma("unroll 1") while (team.at < p.shape.count)                        \
+        _Pragma("unroll 1") for (; team.at < p.shape.count; team.at += gridDim.x)  \
         {                                                                          \
-            rows::held<T, rows::kStayPacks> x[1];                                  \
+            rows::held<T, kPacks> x[1];                                            \
             ahead.take(x[0]);                                                      \
             x[0].edge = edge;                                                      \
-            int64_t then = team.at + gridDim.x;                                    \
-            ask(team.at + kAhead * int64_t{gridDim.x});                            \
-            rows::span next = at[0];                                               \
-            if (then < p.shape.count) {                                            \
-                next = team.span_of(p.x, p.shape, then);                           \
-                edge = rows::edge_of(p.x + then * p.shape.n, next);                \
+            if (team.at + gridDim.x < p.shape.count) {                             \
+                edge = rows::edge_of(next - (kAhead - 1) * step, at[0]);           \
             }                                                                      \
-            rest<rows::kStayPacks, 1>(p, team, x, at);                             \
-            team.at = then;                                                        \
-            at[0] = next;                                                          \
+            ask();                                                                 \
+            rest<kPacks, 1>(p, team, x, at);                                       \
         }                                                                          \
     }
 

@@ -7,8 +7,6 @@
 
 namespace aicf::rows {
 
-constexpr int64_t kMachine = 132; // multiprocessors of the largest machines
-
 // Packs of kRows rows on their way to shared memory, kPacks of each thread of the block: registers
 // are for the row that is computed with. A thread reads what itself has asked for, so that nobody
 // waits for another.

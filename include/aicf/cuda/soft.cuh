@@ -91,6 +91,29 @@ struct total {
     }
 };
 
+// As rows::reduce_lanes, which it is found instead of: by the largest of all, one power a lane.
+__device__ inline void
+reduce_lanes(float (&v)[1][2], int width, total)
+{
+    float top = v[0][0];
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        if (distance < width) {
+            top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, distance));
+        }
+    }
+    scale to(base_of(top));
+    float sum = total::moved(v[0][0], v[0][1], to);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        if (distance < width) {
+            sum += __shfl_xor_sync(0xffffffff, sum, distance);
+        }
+    }
+    v[0][0] = top;
+    v[0][1] = sum;
+}
+
 // Takes more elements into a total, which is rescaled once for all of them.
 template <int kSize>
 __device__ inline void
