@@ -134,13 +134,13 @@ copy_whole(const source &s, const place &p, uint32_t block, bool truth)
 // A lane's elements of a part of a row, between their loads and their stores.
 template <typename T, int kLines> struct part {
     T *to;
-    int64_t at; // of the first, in the row
-    uint32_t n; // of the row; 0: there is none
+    int at, left; // the first's place in the row; elements from it on to the row's end
     T held[kLines];
 
+    // Only the first line begins before the row.
     __device__ bool mine(int line) const
     {
-        return static_cast<uint32_t>(at) + line * kWarp < n;
+        return left > line * kWarp && (line > 0 || at >= 0);
     }
 
     __device__ void load(const source &s, const place &p, const counter &c)
@@ -148,8 +148,8 @@ template <typename T, int kLines> struct part {
         constexpr unsigned kItem = sizeof(T);
         char *start = p.out + c.row * p.pitch;
         unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(start)) % kSector;
-        n = c.row < s.rows ? s.width / kItem : 0;
         at = static_cast<int>(c.k * (kLines * kWarp) + threadIdx.x % kWarp - before / kItem);
+        left = c.row < s.rows ? static_cast<int>(s.width / kItem) - at : 0;
         to = reinterpret_cast<T *>(start) + at;
         const char *x = s.x + static_cast<uint64_t>(c.row) * s.width;
         const T *from = reinterpret_cast<const T *>(x) + at;
@@ -177,7 +177,8 @@ template <int kChunks, int kLines>
 __host__ __device__ constexpr int
 parts_at_once(int item)
 {
-    return kChunks == 1 ? 1 : kLoads / kLines / (item > 4 ? 2 : 1);
+    int parts = kLoads / kLines / (item > 4 ? 2 : 1);
+    return kChunks == 1 || parts < 1 ? 1 : parts;
 }
 
 template <typename T, int kChunks, int kLines>
@@ -246,8 +247,9 @@ place_of(const operands<kTensors> &p, int i)
 
 template <int kTensors, int kChunks, int kLines>
 __global__ void
-__launch_bounds__(kBlock, 4) multi(const __grid_constant__ operands<kTensors> p)
+__launch_bounds__(kBlock, kLines > 8 ? 5 : 4) multi(const __grid_constant__ operands<kTensors> p)
 {
+    constexpr int kLess = kLines < 8 ? kLines : 8; // of elements of 1 and 8 bytes: registers
     ptx::let_next_launch_begin();
     int i = tensor_of(p, blockIdx.x);
     source s = source_of(p, i);
@@ -259,10 +261,10 @@ __launch_bounds__(kBlock, 4) multi(const __grid_constant__ operands<kTensors> p)
         return;
     }
     switch (p.item) {
-    case 1: return copy_elements<uint8_t, kChunks, kLines>(s, to, block, p.turns, p.truth);
+    case 1: return copy_elements<uint8_t, kChunks, kLess>(s, to, block, p.turns, p.truth);
     case 2: return copy_elements<uint16_t, kChunks, kLines>(s, to, block, p.turns);
     case 4: return copy_elements<uint32_t, kChunks, kLines>(s, to, block, p.turns);
-    default: return copy_elements<uint64_t, kChunks, kLines>(s, to, block, p.turns);
+    default: return copy_elements<uint64_t, kChunks, kLess>(s, to, block, p.turns);
     }
 }
 
@@ -365,10 +367,11 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     if (p.count == 0) {
         return aicf_ok();
     }
-    // Rows of which most are a part of four lines.
-    bool narrow = p.start[p.count] - p.start[0] <= (4 * kWarp * j.item - kSector) * p.count;
-    return narrow ? launch_lines<kTensors, kChunks, 4>(&p, stream)
-                  : launch_lines<kTensors, kChunks, 8>(&p, stream);
+    bool most = kChunks > 1 && (j.item == 2 || j.item == 4);
+    int64_t line = kWarp * j.item, width = (p.start[p.count] - p.start[0]) / p.count;
+    return width <= 4 * line - kSector      ? launch_lines<kTensors, kChunks, 4>(&p, stream)
+           : !most || width < 2 * 16 * line ? launch_lines<kTensors, kChunks, 8>(&p, stream)
+                                            : launch_lines<kTensors, kUnroll, 16>(&p, stream);
 }
 
 template <int kTensors>
