@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -72,4 +73,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # a reader that has seen enough ends the report
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

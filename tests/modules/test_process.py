@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -315,6 +316,23 @@ def test_the_end_waits_for_threads_that_are_no_daemons() -> None:
 
 
 # ---- reload --------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("PROCESS-exit")
+def test_a_report_that_is_not_read_to_its_end_ends_quietly() -> None:
+    """As unix tools do: `python -m aicf_cuda | head -1`."""
+    report = subprocess.Popen(
+        [sys.executable, "-u", "-m", "aicf_cuda"],
+        env={**os.environ, "PYTHONPATH": str(BUILT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert report.stdout and report.stderr
+    assert report.stdout.readline().startswith("aicf_cuda")
+    report.stdout.close()
+    assert report.stderr.read() == ""
+    assert report.wait() == -signal.SIGPIPE
 
 
 @pytest.mark.promise("PROCESS-reload")

@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,4 +72,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # a reader that has seen enough ends the report
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()
