@@ -200,6 +200,37 @@ jax_deleted(PyObject *object)
     return is;
 }
 
+/* The function behind a class's __torch_function__, NULL where it is none of Python. */
+static PyObject *
+override_of(PyObject *class)
+{
+    PyObject *method = class ? PyObject_GetAttrString(class, "__torch_function__") : NULL;
+    PyObject *function = method ? PyObject_GetAttrString(method, "__func__") : NULL;
+    Py_XDECREF(method);
+    PyErr_Clear();
+    return function;
+}
+
+/* Whether torch calls Python of the object's own class for all that is done with it: what that
+   raises is not torch's. Keeps the current exception. */
+static bool
+overrides_torch(PyObject *object)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *class = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
+    PyObject *base = override_of(class), *own = override_of((PyObject *)Py_TYPE(object));
+    bool is = own && own != base;
+    Py_XDECREF(torch);
+    Py_XDECREF(class);
+    Py_XDECREF(base);
+    Py_XDECREF(own);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return is;
+}
+
 /* Torch has many tensors without plain memory (sparse, meta, quantized, those that its transforms
    hand out), and each refuses with another exception of its own: all get one verdict. So do jax's
    arrays that were donated or deleted, which stumble over what they lost. Where the framework could
@@ -210,7 +241,8 @@ refuse_opaque(const frame *f, int i)
     const source *s = tensor_source(&f->t[i]);
     bool torch = s->framework == FRAMEWORK_TORCH && s->exchange;
     if ((!torch && s->framework != FRAMEWORK_JAX) || !PyErr_ExceptionMatches(PyExc_Exception) ||
-        PyErr_ExceptionMatches(PyExc_MemoryError) || (!torch && !jax_deleted(f->objects[i]))) {
+        PyErr_ExceptionMatches(PyExc_MemoryError) ||
+        (torch ? overrides_torch(f->objects[i]) : !jax_deleted(f->objects[i]))) {
         return -1;
     }
     PyErr_Clear();

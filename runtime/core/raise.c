@@ -31,6 +31,23 @@ raise_with(PyObject *class, const char *text, const char *const *names, PyObject
     }
 }
 
+/* Of a tensor without plain memory its class is all that is known. */
+static void
+put_class(char *text, size_t size, const aicf_call *call, const aicf_tensor *t, aicf_status status)
+{
+    bool list = call->op->params_of[status.arg].list >= 0;
+    const aicf_tensor *one = &t[aicf_call_start(call, status.arg) + (list ? status.native : 0)];
+    const source *s = tensor_source(one);
+    PyObject *name = s && !one->absent && !one->device.type ? PyType_GetQualName(s->type) : NULL;
+    const char *words = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    if (words) {
+        size_t used = strlen(text);
+        PyOS_snprintf(text + used, size - used, "; its class is %s", words);
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+}
+
 static PyObject *
 raise_unsupported(
     aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status)
@@ -41,6 +58,9 @@ raise_unsupported(
                   status.check != AICF_CHECK_WHERE && status.check != AICF_CHECK_EXPRESSION &&
                   status.check != AICF_CHECK_VALUE;
     aicf_status_describe(status, call, t, text, sizeof text);
+    if (t && status.check == AICF_CHECK_MEMORY) {
+        put_class(text, sizeof text, call, t, status);
+    }
     PyObject *values[] = {
         PyUnicode_FromString(op->name),
         is_arg ? PyUnicode_FromString(op->params_of[status.arg].name) : Py_NewRef(Py_None)};

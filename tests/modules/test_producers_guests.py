@@ -435,6 +435,31 @@ def test_jaxs_arrays_without_memory_are_refused(add: Any, unsupported: Any, dtyp
 
 
 @pytest.mark.promise("A11")
+def test_what_has_no_memory_is_named_by_its_class(add: Any, unsupported: Any) -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(4)
+    with pytest.raises(unsupported, match=r"^add: b: it has no plain .*; its class is FakeTensor$"):
+        add.add(torch.zeros(4), fake)
+
+
+@pytest.mark.promise("A11")
+def test_what_a_class_of_torchs_tensors_raises_is_shown(add: Any) -> None:
+    """Its __torch_function__ is asked for all that is done with it: no word of torch's."""
+
+    class Angry(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *given: Any, **named: Any) -> Any:
+            raise LookupError("no such method here")
+
+    x, angry = torch.zeros(4), torch.zeros(4).as_subclass(Angry)
+    for call in (lambda: add.add(angry, x), lambda: add.bind(angry, x, torch.zeros(4))):
+        with pytest.raises(LookupError, match="no such method here"):
+            call()
+
+
+@pytest.mark.promise("A11")
 def test_jaxs_tracers_are_refused(add: Any) -> None:
     """There is no memory while a function is traced: jax's own words, and which argument."""
 
