@@ -221,8 +221,7 @@ frame_own(frame *f, kept *const *shared)
             int p = frame_param(f, i);
             const aicf_param *param = &f->op->params_of[p];
             if (!param->optional && param->role != AICF_SCALAR) {
-                bool none = f->objects[i] || (param->list >= 0 && f->slots[p]);
-                return raise_misuse(f->op, param->name, none ? "is None" : "is missing");
+                return raise_absent(f, i);
             }
             f->t[i] = (aicf_tensor){.absent = true, .dense = true};
         } else if (frame_own_one(f, i) < 0) {

@@ -531,6 +531,9 @@ PyObject *
 raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status);
 /* "add: b: ..." as a TypeError; -1. */
 int raise_misuse(const aicf_op *op, const char *name, const char *format, ...);
+
+/* Tensor i is None or missing, and must not be: a TypeError, which says where in a list. -1. */
+int raise_absent(const frame *f, int i);
 /* Adds a word to a list of str, unless it is there. Steals the list; NULL with an exception. */
 PyObject *word_add(PyObject *words, const char *word, size_t length);
 /* "add: kernel takes one of 'vec', 'loop', not 'fast'" as a TypeError; -1. Steals the list; NULL is

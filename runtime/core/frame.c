@@ -212,13 +212,29 @@ may_be_absent(const frame *f, int i)
                      (f->computes && param->role == AICF_OUT));
 }
 
+int
+raise_absent(const frame *f, int i)
+{
+    int p = frame_param(f, i), first = i;
+    const char *param = f->op->params_of[p].name;
+    PyObject *list = f->op->params_of[p].list >= 0 ? f->slots[p] : NULL;
+    if (is_absent(list)) {
+        return raise_misuse(f->op, param, f->objects[i] || list ? "is None" : "is missing");
+    }
+    while (first > 0 && frame_param(f, first - 1) == p) {
+        first--;
+    }
+    char name[64];
+    PyOS_snprintf(name, sizeof name, "%s[%d]", param, i - first);
+    return raise_misuse(f->op, name, "is None");
+}
+
 /* None, or left out, where that may be. */
 static int
 read_absent(frame *f, int i)
 {
     if (!may_be_absent(f, i)) {
-        const char *name = f->op->params_of[frame_param(f, i)].name;
-        return raise_misuse(f->op, name, f->objects[i] ? "is None" : "is missing");
+        return raise_absent(f, i);
     }
     f->t[i] = (aicf_tensor){.absent = true, .dense = true};
     return 0;

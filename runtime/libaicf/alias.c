@@ -99,8 +99,9 @@ next_of(const place *places, int count, bool written, int j)
     return written || j == count ? j : places[j].written;
 }
 
+/* `found` is of use where the status says so. */
 static aicf_status
-sweep(const aicf_op *op, const place *places, int count)
+sweep(const aicf_op *op, const place *places, int count, overlap *found)
 {
     for (int i = 0; i < count; i++) {
         place a = places[i];
@@ -112,8 +113,10 @@ sweep(const aicf_op *op, const place *places, int count)
         while (j < count && places[j].t->first < a.t->end) {
             place b = places[j];
             if (collide(a.t, b.t, pair_may_be_exact(op, a, b))) {
-                return aicf_unsupported(
-                    AICF_CHECK_OVERLAP, written ? a.param : b.param, written ? b.param : a.param);
+                bool later = written && (a.param != b.param || a.index > b.index);
+                place to = later ? a : b, from = later ? b : a;
+                *found = (overlap){to.param, to.index, from.param, from.index};
+                return aicf_unsupported(AICF_CHECK_OVERLAP, to.param, from.param);
             }
             j = next_of(places, count, written, j + 1);
         }
@@ -122,17 +125,24 @@ sweep(const aicf_op *op, const place *places, int count)
 }
 
 static aicf_status
-check_many(const aicf_tensor *t, const aicf_call *call)
+check_many(const aicf_tensor *t, const aicf_call *call, overlap *found)
 {
     aicf_status status = {AICF_NO_MEMORY, 0, 0, 0, 0};
     place *places = malloc(((size_t)call->count + 1) * sizeof *places);
     if (places) {
         int count = collect(t, call, places);
         order(call->op, places, count);
-        status = sweep(call->op, places, count);
+        status = sweep(call->op, places, count, found);
     }
     free(places);
     return status;
+}
+
+bool
+overlap_find(const aicf_tensor *t, const aicf_call *call, overlap *found)
+{
+    aicf_status status = check_many(t, call, found);
+    return status.kind == AICF_UNSUPPORTED && status.check == AICF_CHECK_OVERLAP;
 }
 
 aicf_status
@@ -142,7 +152,8 @@ check_overlaps(const aicf_tensor *t, const aicf_call *call)
     aicf_status status = aicf_ok();
 
     if (op->has_lists) {
-        return check_many(t, call);
+        overlap found;
+        return check_many(t, call, &found);
     }
     for (int p = 0; p < op->inputs + op->outs && !status.kind; p++) {
         if (is_written(op, p) && !t[p].absent) {

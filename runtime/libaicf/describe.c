@@ -2,8 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "check.h"
+#include "condition.h"
 #include "param.h"
-#include "text.h"
 
 typedef struct subject {
     aicf_status status;
@@ -11,14 +12,8 @@ typedef struct subject {
     const aicf_op *op;
     const aicf_tensor *t; /* the tensor it is about; NULL: none */
     const aicf_tensor *all;
+    int index, other; /* which of a list it is, and which of the list that `native` names; or -1 */
 } subject;
-
-/* Checks that are about one tensor; of a list, `native` says which, where it means nothing else. */
-static bool
-is_indexed(int check)
-{
-    return check != AICF_CHECK_DEVICE && check != AICF_CHECK_OVERLAP && check != AICF_CHECK_LIST;
-}
 
 static bool
 is_about_tensor(int check)
@@ -60,19 +55,50 @@ find_tensor(const subject *s)
         return NULL;
     }
     int count = param_count(s->call, param);
-    bool list = s->op->params_of[param].list >= 0;
-    int index = list && is_indexed(s->status.check) ? s->status.native : 0;
+    int index = s->index < 0 ? 0 : s->index;
     return index >= 0 && index < count ? s->all + param_start(s->call, param) + index : NULL;
 }
 
-static void
-put_name(text *out, const subject *s)
+/* The first tensor of a list that is not where the call is. */
+static int
+find_elsewhere(const subject *s)
 {
-    const aicf_param *param = &s->op->params_of[s->status.arg];
-    text_put(out, "%s", param->name);
-    if (param->list >= 0 && is_indexed(s->status.check)) {
-        text_put(out, "[%d]", s->status.native);
+    span list = span_of(s->all, s->call, s->status.arg);
+    int i = 0;
+    while (i < list.count &&
+           (list.t[i].absent || aicf_device_same(list.t[i].device, s->call->device))) {
+        i++;
     }
+    return i < list.count ? i : -1;
+}
+
+/* Of a list which tensor: `native` says so where it means nothing else. */
+static void
+find_index(subject *s)
+{
+    int param = s->status.arg, check = s->status.check;
+    overlap pair;
+    s->index = s->other = -1;
+    if (param >= s->op->params || check == AICF_CHECK_LIST || !is_about_tensor(check)) {
+        return;
+    }
+    bool list = s->op->params_of[param].list >= 0;
+    if (check == AICF_CHECK_OVERLAP) {
+        if (s->all && s->op->has_lists && overlap_find(s->all, s->call, &pair)) {
+            s->index = list ? pair.index : -1;
+            s->other = s->op->params_of[pair.other].list >= 0 ? pair.other_index : -1;
+        }
+    } else if (list && check == AICF_CHECK_DEVICE) {
+        s->index = s->all ? find_elsewhere(s) : -1;
+    } else if (list) {
+        s->index = s->status.native;
+    }
+}
+
+static void
+put_name(text *out, const char *name, int index)
+{
+    text_put(out, index < 0 ? "%s" : "%s[%d]", name, index);
 }
 
 /* The dtypes that the parameter takes in some variant, each once. */
@@ -110,9 +136,32 @@ put_earlier_dtypes(text *out, const subject *s)
     }
 }
 
+/* A list of two dtypes, each of which it might have: the tensor of the first. */
+static const aicf_tensor *
+find_unlike(const subject *s)
+{
+    if (!s->t || s->index <= 0 || s->call->variant >= 0) {
+        return NULL;
+    }
+    bool taken = false;
+    for (int v = 0; v < s->op->variants; v++) {
+        taken |= s->op->dtypes[v * s->op->params + s->status.arg] == s->t->dtype;
+    }
+    const aicf_tensor *first = s->t - s->index;
+    return taken && !first->absent && first->dtype != s->t->dtype ? first : NULL;
+}
+
 static void
 put_dtype_fault(text *out, const subject *s)
 {
+    const aicf_tensor *unlike = find_unlike(s);
+    if (unlike) {
+        text_put(out, "the tensors of a list are of one dtype; ");
+        put_name(out, s->op->params_of[s->status.arg].name, 0);
+        text_put(out, " is ");
+        text_dtype(out, unlike->dtype);
+        return;
+    }
     text_put(out, "its dtype is not taken; allowed: ");
     put_dtypes(out, s);
     put_earlier_dtypes(out, s);
@@ -165,19 +214,54 @@ put_backend_fault(text *out, const subject *s)
 }
 
 static void
-put_bounds(text *out, const aicf_attr *a, bool real)
+put_real_bounds(text *out, const aicf_attr *a)
 {
     const char *comma = "; allowed: ";
     if (a->bounded_below) {
-        text_put(out, "%s", comma);
-        real ? text_put(out, "at least %.17g", a->least.real)
-             : text_put(out, "at least %" PRId64, a->least.integer);
+        text_put(out, "%sat least %.17g", comma, a->least.real);
         comma = ", ";
     }
     if (a->bounded_above) {
-        text_put(out, "%s", comma);
-        real ? text_put(out, "at most %.17g", a->most.real)
-             : text_put(out, "at most %" PRId64, a->most.integer);
+        text_put(out, "%sat most %.17g", comma, a->most.real);
+    }
+}
+
+/* Those of 64 bits are said to whom they stop. */
+static void
+put_integer_bounds(text *out, const aicf_attr *a, bool low, bool high)
+{
+    const char *comma = "; allowed: ";
+    if (a->bounded_below || low) {
+        text_put(
+            out, "%sat least %" PRId64, comma, a->bounded_below ? a->least.integer : INT64_MIN);
+        comma = ", ";
+    }
+    if (a->bounded_above || high) {
+        text_put(out, "%sat most %" PRId64, comma, a->bounded_above ? a->most.integer : INT64_MAX);
+    }
+}
+
+/* Whether one of an attribute's integers is this end of what 64 bits hold. */
+static bool
+reaches(const aicf_attr *a, const void *value, int64_t end)
+{
+    const int64_t *values = value;
+    bool one = a->kind == AICF_ATTR_INT, several = a->kind == AICF_ATTR_INTS;
+    for (int i = 0; i < (one ? 1 : several ? a->size : 0); i++) {
+        if (values[i] == end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+put_bounds(text *out, const aicf_attr *a, const void *value)
+{
+    if (a->kind == AICF_ATTR_FLOAT) {
+        put_real_bounds(out, a);
+    } else {
+        put_integer_bounds(out, a, reaches(a, value, INT64_MIN), reaches(a, value, INT64_MAX));
     }
 }
 
@@ -189,26 +273,37 @@ put_integer(text *out, int64_t value)
     text_put(out, "= %" PRId64 "%s ", value, beyond);
 }
 
-static void
-put_number(text *out, const aicf_scalar *scalar)
+static bool
+is_real(aicf_dtype dtype)
 {
-    bool real = (scalar->dtype & 0xff) == 2 || (scalar->dtype & 0xff) == 4;
-    if (real) {
-        text_put(out, "= %.17g ", scalar->host.real);
-    } else {
+    return (dtype & 0xff) == 2 || (dtype & 0xff) == 4;
+}
+
+/* An integer of more than 64 bits came as a real. */
+static void
+put_number(text *out, const subject *s, const aicf_attr *a, const aicf_scalar *scalar)
+{
+    int variant = s->call->variant < 0 ? 0 : s->call->variant;
+    double real = scalar->host.real;
+    bool whole = !is_real(s->op->dtypes[variant * s->op->params + a->of]);
+    if (!is_real(scalar->dtype)) {
         put_integer(out, scalar->host.integer);
+    } else if (whole && (real >= 0x1p63 || real < -0x1p63)) {
+        put_integer(out, real > 0 ? INT64_MAX : INT64_MIN);
+    } else {
+        text_put(out, "= %.17g ", real);
     }
 }
 
 static void
-put_value(text *out, const aicf_attr *a, const void *value)
+put_value(text *out, const subject *s, const aicf_attr *a, const void *value)
 {
     const aicf_ints *axes = value;
     switch ((aicf_attr_kind)a->kind) {
     case AICF_ATTR_INT:
     case AICF_ATTR_AXIS: put_integer(out, *(const int64_t *)value); return;
     case AICF_ATTR_FLOAT: text_put(out, "= %.17g ", *(const double *)value); return;
-    case AICF_ATTR_SCALAR: put_number(out, value); return;
+    case AICF_ATTR_SCALAR: put_number(out, s, a, value); return;
     case AICF_ATTR_INTS:
         text_put(out, "= ");
         text_sizes(out, value, a->size);
@@ -234,11 +329,12 @@ put_value_fault(text *out, const subject *s)
     const aicf_attr *a = &s->op->attrs[s->status.native];
     bool axes = a->kind == AICF_ATTR_AXIS || a->kind == AICF_ATTR_AXES;
 
+    const void *value = (const char *)s->call + a->offset;
     text_put(out, "%s ", a->name);
-    put_value(out, a, (const char *)s->call + a->offset);
+    put_value(out, s, a, value);
     text_put(out, "is out of range");
     text_put(out, a->kind == AICF_ATTR_AXES ? " or names an axis twice" : "");
-    put_bounds(out, a, a->kind == AICF_ATTR_FLOAT);
+    put_bounds(out, a, value);
     if (a->kind == AICF_ATTR_SCALAR && s->call->variant >= 0) {
         text_put(out, "; allowed: what its dtype holds, ");
         text_dtype(out, s->op->dtypes[s->call->variant * s->op->params + a->of]);
@@ -264,8 +360,13 @@ put_where_fault(text *out, const subject *s)
 {
     bool known = s->status.native >= 0 && s->status.native < s->op->where_count;
     const aicf_condition *where = known ? &s->op->wheres[s->status.native] : NULL;
-    where ? text_put(out, "%s (%s)", where->message, where->text)
-          : text_put(out, "a condition does not hold");
+    if (!where) {
+        text_put(out, "a condition does not hold");
+        return;
+    }
+    text_put(out, "%s (", where->message);
+    condition_put(out, s->call, s->all, where->text, false);
+    text_put(out, ")");
 }
 
 static void
@@ -299,7 +400,11 @@ put_kernel_fault(text *out, const subject *s)
 static void
 put_memory_fault(text *out, const subject *s)
 {
-    text_put(out, s->t && s->t->absent ? "it is required" : "it has no plain memory");
+    bool was_read = s->t && s->t->device.type;
+    text_put(
+        out, s->t && s->t->absent ? "it is required"
+             : was_read           ? "it has no plain memory"
+                        : "it has no plain memory (fake, meta, sparse, wrapped, deleted?)");
 }
 
 static void
@@ -316,7 +421,8 @@ put_fault(text *out, const subject *s)
     case AICF_CHECK_BACKEND: put_backend_fault(out, s); return;
     case AICF_CHECK_READ_ONLY: text_put(out, "it is read-only, and would be written"); return;
     case AICF_CHECK_OVERLAP:
-        text_put(out, "it is written, and shares memory with %s", other_name(s));
+        text_put(out, "it is written, and shares memory with ");
+        put_name(out, other_name(s), s->other);
         return;
     case AICF_CHECK_SELF_OVERLAP: text_put(out, "its own elements share memory"); return;
     case AICF_CHECK_BYTE_ORDER: text_put(out, "its byte order is not this machine's"); return;
@@ -332,7 +438,7 @@ put_fault(text *out, const subject *s)
     case AICF_CHECK_GRADIENT:
         text_put(
             out, "it requires grad, which this call does not record: detach() it, call under "
-                 "no_grad(), or use torch.ops");
+                 "no_grad(), or use torch.ops without an out");
         return;
     case AICF_CHECK_TANGENT:
         text_put(out, "it carries a forward-mode tangent, which this call would lose");
@@ -354,7 +460,7 @@ put_unsupported(text *out, const subject *s)
                  (is_about_tensor(s->status.check) || s->status.check == AICF_CHECK_LIST);
     text_put(out, "%s: ", s->op->name);
     if (named) {
-        put_name(out, s);
+        put_name(out, s->op->params_of[s->status.arg].name, s->index);
         text_put(out, ": ");
     }
     put_fault(out, s);
@@ -394,8 +500,9 @@ aicf_status_describe(
     aicf_status status, const aicf_call *call, const aicf_tensor *t, char *buffer, size_t size)
 {
     text out = text_begin(buffer, size);
-    subject s = {status, call, call->op, NULL, t};
+    subject s = {status, call, call->op, NULL, t, -1, -1};
 
+    find_index(&s);
     s.t = find_tensor(&s);
     switch ((aicf_kind)status.kind) {
     case AICF_OK: text_put(&out, "%s: ok", s.op->name); break;

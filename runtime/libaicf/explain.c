@@ -1,125 +1,12 @@
 /* Why a kernel runs or does not: the same steps as prepare takes, on a copy of the call. */
-#include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attribute.h"
+#include "condition.h"
 #include "param.h"
 #include "prepare.h"
 #include "select.h"
 #include "text.h"
-
-static void
-put_attribute(text *out, const aicf_call *call, int attr)
-{
-    const aicf_attr *a = &call->op->attrs[attr];
-    const void *at = attribute_at(call, attr);
-    const aicf_ints *ints = at;
-
-    switch ((aicf_attr_kind)a->kind) {
-    case AICF_ATTR_BOOL: text_put(out, *(const bool *)at ? "true" : "false"); break;
-    case AICF_ATTR_INT:
-    case AICF_ATTR_AXIS: text_put(out, "%" PRId64, *(const int64_t *)at); break;
-    case AICF_ATTR_FLOAT: text_put(out, "%.17g", *(const double *)at); break;
-    case AICF_ATTR_ENUM: text_put(out, "'%s'", a->values[*(const int *)at]); break;
-    case AICF_ATTR_INTS: text_sizes(out, at, a->size); break;
-    case AICF_ATTR_AXES: text_sizes(out, ints->values, ints->count); break;
-    case AICF_ATTR_SCALAR: text_put(out, "a scalar"); break;
-    }
-}
-
-static bool
-is_name(const char *name, const char *word, size_t length)
-{
-    return strlen(name) == length && !memcmp(name, word, length);
-}
-
-/* The value of a word of a guard's text: a tensor, a dim, an attribute, or nothing. */
-static void
-put_word(text *out, const binding *b, const char *word, size_t length, const char **comma)
-{
-    const aicf_call *call = b->scope.call;
-    const aicf_op *op = call->op;
-
-    for (int p = 0; p < op->params; p++) {
-        if (is_name(op->params_of[p].name, word, length) && param_count(call, p)) {
-            const aicf_tensor *t = &b->scope.t[param_start(call, p)];
-            text_put(out, "%s%s = ", *comma, op->params_of[p].name);
-            text_tensor(out, t);
-            if (!t->absent) {
-                text_put(out, " at %p", t->data);
-            }
-            *comma = ", ";
-            return;
-        }
-    }
-    for (int d = 0; d < op->dim_count; d++) {
-        if (is_name(op->dims[d].name, word, length)) {
-            text_put(out, "%s%s = %" PRId64, *comma, op->dims[d].name, b->dims[d]);
-            *comma = ", ";
-            return;
-        }
-    }
-    for (int i = 0; i < op->attr_count; i++) {
-        if (is_name(op->attrs[i].name, word, length)) {
-            text_put(out, "%s%s = ", *comma, op->attrs[i].name);
-            put_attribute(out, call, i);
-            *comma = ", ";
-            return;
-        }
-    }
-}
-
-/* The length of the name that `at` begins, 0 if it begins none. */
-static size_t
-name_length(const char *at)
-{
-    size_t length = 0;
-    while (isalnum((unsigned char)at[length]) || at[length] == '_') {
-        length++;
-    }
-    return length;
-}
-
-/* Behind a text in quotes, or behind one letter that is no name's. */
-static const char *
-skip_other(const char *at)
-{
-    const char *close = *at == '\'' || *at == '"' ? strchr(at + 1, *at) : at;
-    return close ? close + 1 : at + strlen(at);
-}
-
-/* Whether the name at `at` stands before it in the guard. */
-static bool
-is_repeated(const char *guard, const char *at, size_t length)
-{
-    const char *c = guard;
-    while (c < at) {
-        size_t own = name_length(c);
-        if (own == length && !memcmp(c, at, length)) {
-            return true;
-        }
-        c = own ? c + own : skip_other(c);
-    }
-    return false;
-}
-
-/* "K % 8 == 0: K = 30": each name once. */
-static void
-put_guard(text *out, const binding *b, const char *guard)
-{
-    const char *comma = ": ";
-    const char *c = guard;
-    text_put(out, "%s", guard);
-    while (*c) {
-        size_t length = name_length(c);
-        if (length && !is_repeated(guard, c, length)) {
-            put_word(out, b, c, length, &comma);
-        }
-        c = length ? c + length : skip_other(c);
-    }
-}
 
 static const char *
 backend_name(const aicf_op *op, int index)
@@ -205,7 +92,7 @@ put_verdict(text *out, const binding *b, const aicf_call *call, int index, fit f
     case FIT_ARCH: put_arch(out, call, kernel); break;
     case FIT_LAYOUT: put_tensor(out, b, layout, detail); break;
     case FIT_RANK: put_tensor(out, b, "more dims than a view holds", detail); break;
-    case FIT_GUARD: put_guard(out, b, kernel->guards[detail]); break;
+    case FIT_GUARD: condition_put(out, call, b->scope.t, kernel->guards[detail], true); break;
     case FIT_WORKSPACE: text_put(out, "its workspace is too large to count"); break;
     case FIT_LIB:
         text_put(

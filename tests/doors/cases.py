@@ -151,10 +151,12 @@ SHAPES = [
     ),
     Case("LIST", "zoo.step", ((X, X), (X,)),
          "step: gs: lists that go together must have one length", {"lr": 1}),
-    every("WHERE", "an act needs a bias (present(bias) or act == 'none')", act="relu"),
-    Case("WHERE", "gemm", (X, T((4, 5))), "gemm: beta needs c (present(c) or beta == 0)",
-         {"beta": 1.0}),
-    Case("WHERE", "zoo.bounds", (T((0,)),), "bounds: an empty tensor has no bounds (A > 0)"),
+    every("WHERE", "an act needs a bias (present(bias) or act == 'none': bias = absent, "
+          "act = 'relu')", act="relu"),
+    Case("WHERE", "gemm", (X, T((4, 5))),
+         "gemm: beta needs c (present(c) or beta == 0: c = absent, beta = 1)", {"beta": 1.0}),
+    Case("WHERE", "zoo.bounds", (T((0,)),),
+         "bounds: an empty tensor has no bounds (A > 0: A = 0)"),
 ]  # fmt: skip
 
 NUMBERS = "f32, f16, bf16, f64, i8, u8, i16, i32, i64"
@@ -276,7 +278,7 @@ MEMORY = [
          "add: out: it is written, and shares memory with a; got f32 (3, 4) on cpu",
          outs={"out": T((3, 4), memory="m", offset=1)}, about_outs=True),
     Case("OVERLAP", "zoo.step", ((T((3, 4), memory="m"),), (T((3, 4), memory="m"),)),
-         "step: ps: it is written, and shares memory with gs; got f32 (3, 4) on cpu", {"lr": 1}),
+         "step: ps[0]: it is written, and shares memory with gs[0]; got f32 (3, 4) on cpu", {"lr": 1}),
     Case("SELF_OVERLAP", "add", (X, X),
          "add: out: its own elements share memory; got f32 (3, 4) strides (1, 1) on cpu",
          outs={"out": T((3, 4), strides=(1, 1))}, about_outs=True),
@@ -328,7 +330,7 @@ PRODUCERS = [
          "add: a: it is negated lazily: call its resolve_neg()"),
     Case("GRADIENT", "add", (X, Only(differentiable, "torch")),
          "add: b: it requires grad, which this call does not record: detach() it, call under "
-         "no_grad(), or use torch.ops", generic=True, records=True),
+         "no_grad(), or use torch.ops without an out", generic=True, records=True),
 ]  # fmt: skip
 
 CASES = [*SHAPES, *DTYPES, *VALUES, *MISUSE, *MEMORY, *PRODUCERS]

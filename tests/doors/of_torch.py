@@ -60,7 +60,7 @@ TAKEN = {
     "nap: no kernel fits: loop: layout dense: x = f32 (3, 4) strides (1, 3) on cpu":
     "it makes dense copies",
     "add: b: it requires grad, which this call does not record: detach() it, call under "
-    "no_grad(), or use torch.ops": "Autograd has the row's `grad`",
+    "no_grad(), or use torch.ops without an out": "Autograd has the row's `grad`",
 }  # fmt: skip
 FUNCTIONAL = ("Autograd has the row's `grad`",)  # and not `.out`
 

@@ -46,6 +46,14 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
         ("join: xs[1]: its dtype is not taken; allowed: f32, i32; got f64 (3, 4) on cpu"),
     )
     yield (
+        "DTYPE",
+        lambda: zoo.join.join([x, x, x.astype("i4")]),
+        (
+            "join: xs[2]: the tensors of a list are of one dtype; xs[0] is f32; "
+            "got i32 (3, 4) on cpu"
+        ),
+    )
+    yield (
         "RANK",
         lambda: add.add(FakeProducer(4, rank=65), x),
         ("add: a: dims must be 0 to 64, sizes not negative; got f32 of 65 dims on cpu"),
@@ -87,6 +95,24 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
         (
             "add: out: it is written, and shares memory with a; got f32 (3, 4) strides (4, -1) "
             "on cpu"
+        ),
+    )
+    yield (
+        "OVERLAP",
+        lambda: zoo.step.step([out, grid[:3], out], [x, x, x], lr=1),
+        "step: ps[2]: it is written, and shares memory with ps[0]; got f32 (3, 4) on cpu",
+    )
+    yield (
+        "OVERLAP",
+        lambda: zoo.step.step([out, grid[:3]], [grid[1:], x], lr=1),
+        "step: ps[1]: it is written, and shares memory with gs[0]; got f32 (3, 4) on cpu",
+    )
+    yield (
+        "OVERLAP",
+        lambda: zoo.join.join([short[None], grid[1:, :3]], out=grid[:, :3]),
+        (
+            "join: out: it is written, and shares memory with xs[1]; "
+            "got f32 (4, 3) strides (4, 1) on cpu"
         ),
     )
     yield "SELF_OVERLAP", lambda: add.add(x, x, out=np.lib.stride_tricks.as_strided(
@@ -136,6 +162,14 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
     )
     yield (
         "VALUE",
+        lambda: zoo.nap.nap(x, ms=2**70),
+        (
+            "nap: ms = 9223372036854775807 or more is out of range; allowed: at least 0, "
+            "at most 9223372036854775807"
+        ),
+    )
+    yield (
+        "VALUE",
         lambda: every(x, lr=1, alpha=2.5),
         ("every: alpha = 2.5 is out of range; allowed: at most 2"),
     )
@@ -167,6 +201,14 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
     )
     yield (
         "VALUE",
+        lambda: zoo.shift.shift(np.ones(3, "i4"), by=-(2**70)),
+        (
+            "shift: by = -9223372036854775808 or less is out of range; "
+            "allowed: what its dtype holds, i32"
+        ),
+    )
+    yield (
+        "VALUE",
         lambda: zoo.shift.shift(np.ones(3, "i4"), by=0.5),
         ("shift: by = 0.5 is out of range; allowed: what its dtype holds, i32"),
     )
@@ -183,7 +225,15 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
     yield (
         "WHERE",
         lambda: every(x, lr=1, act="relu"),
-        ("every: an act needs a bias (present(bias) or act == 'none')"),
+        (
+            "every: an act needs a bias (present(bias) or act == 'none': bias = absent, "
+            "act = 'relu')"
+        ),
+    )
+    yield (
+        "WHERE",
+        lambda: zoo.bounds.bounds(np.ones((0, 4), "f4")),
+        "bounds: an empty tensor has no bounds (A > 0: A = 0)",
     )
     yield (
         "KERNEL",
@@ -218,7 +268,7 @@ def torch_cases(add: Any) -> Iterator[Case]:
         lambda: add.add(t, grad),
         (
             "add: b: it requires grad, which this call does not record: detach() it, call under "
-            "no_grad(), or use torch.ops"
+            "no_grad(), or use torch.ops without an out"
         ),
     )
     yield (
@@ -234,6 +284,12 @@ def misuse_cases(add: Any, zoo: Any, rt: Any) -> Iterator[Case]:
     typed = add.add_f32
     yield "missing", lambda: typed(x, out=out), "add: b is missing"
     yield "None", lambda: typed(x, None, out), "add: b is None"
+    yield "None in a list", lambda: zoo.join.join([x, None]), "join: xs[1] is None"
+    yield (
+        "None in a list, bound",
+        lambda: zoo.step.bind([x, out], [x, None], lr=1),
+        "step: gs[1] is None",
+    )
     yield "out missing", lambda: typed(x, x), "add: out is missing"
     yield "attribute missing", lambda: every(x), "every: lr is missing"
     yield "no tensor", lambda: typed(x, 3, out), "add: b is not a tensor but int"

@@ -142,7 +142,7 @@ def refuse_tangents(overload: Overload, args: Sequence[Any], kwargs: dict[str, A
 
 GRADIENT = (
     "it requires grad, which this call does not record: detach() it, call under no_grad(), or use "
-    "torch.ops"
+    "torch.ops without an out"
 )
 TANGENT = "it carries a forward-mode tangent, which this call would lose"
 
