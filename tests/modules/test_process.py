@@ -328,7 +328,8 @@ def test_a_report_that_is_not_read_to_its_end_ends_quietly() -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert report.stdout and report.stderr
+    assert report.stdout
+    assert report.stderr
     assert report.stdout.readline().startswith("aicf_cuda")
     report.stdout.close()
     assert report.stderr.read() == ""
