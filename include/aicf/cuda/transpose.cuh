@@ -25,7 +25,6 @@
 namespace aicf::transpose {
 
 constexpr int64_t kSmall = 4 * 1024; // bytes that are in the caches whatever the order
-constexpr int64_t kMany = 4096;      // tiles that fill the largest machines some times over
 
 // The kernels of an op, for one size of elements.
 struct kernels {
@@ -36,7 +35,7 @@ struct kernels {
     void (*direct)(elements<AICF_MAX_RANK>);
     void (*few)(elements<kFewDims>);
     int across, along; // of a tile
-    int shifted_across, shifted_along, lead, together;
+    int shifted_across, shifted_along, lead;
 };
 
 inline bool
@@ -94,8 +93,6 @@ tiles_of(const plan &p, const kernels &k, tiles *t, int64_t *count, bool *flat)
     int64_t columns = *flat ? flat_shape::kAcross : packs ? k.across : k.shifted_across;
     int64_t wide_tiles = ceil_div(wide.size, columns);
     int64_t tall_tiles = ceil_div(tall.size + (packs ? 0 : lead - 1), t->step);
-    t->together = !packs && !*flat && wide_tiles * tall_tiles * slices >= kMany ? k.together : 1;
-    wide_tiles = ceil_div(wide_tiles, t->together);
     *count = wide_tiles * tall_tiles * slices;
     if (*count > kMostBlocks) {
         return false;
@@ -240,7 +237,7 @@ launch(
         transpose::tiled_body<T, S>(p);                                                  \
     }                                                                                    \
     template <typename T, typename S>                                                    \
-    __global__ void __launch_bounds__(transpose::kBlock, S::kTogether > 1 ? 5 : 0)       \
+    __global__ void __launch_bounds__(transpose::kBlock)                                 \
         shifted(const __grid_constant__ transpose::tiles p)                              \
     {                                                                                    \
         transpose::shifted_body<T, S>(p);                                                \
@@ -285,7 +282,6 @@ launch(
             k.shifted_across = H::kAcross;                                               \
             k.shifted_along = H::kAlong;                                                 \
             k.lead = H::kLead;                                                           \
-            k.together = H::kTogether;                                                   \
         }                                                                                \
         if constexpr (sizeof(T) < 4) {                                                   \
             k.threes[0] = threes<T, false>;                                              \

@@ -13,20 +13,16 @@
 
 namespace aicf::transpose {
 
-// By whole sectors of out. Rows of x begin and end within sectors of memory, which are read by two
-// tiles then: those of 32 bits are larger than aligned ones; of 16 bits such were slower, so that a
-// block takes two tiles beside each other, and finds what they share in its cache.
+// Of 32 bits larger than aligned tiles, since rows of x begin and end within sectors of memory,
+// which are read by two tiles then, and by whole sectors of out; those of 16 bits were slower so.
 template <typename T> struct shifted_shape : shape<T> {
-    static constexpr int kLead = kPackSize<T>, kTogether = 1;
-};
-template <> struct shifted_shape<uint16_t> : shape<uint16_t> {
-    static constexpr int kLead = 16, kTogether = 2;
+    static constexpr int kLead = kPackSize<T>;
 };
 template <> struct shifted_shape<uint32_t> {
-    static constexpr int kAcross = 64, kAlong = 128, kLead = 8, kTogether = 1;
+    static constexpr int kAcross = 64, kAlong = 128, kLead = 8;
 };
 struct flat_shifted_shape : flat_shape {
-    static constexpr int kLead = kPackSize<uint16_t>, kTogether = 1;
+    static constexpr int kLead = kPackSize<uint16_t>;
 };
 
 // Columns of a gang: packs of x beside each other, one for each lane of a word.
@@ -238,26 +234,10 @@ shifted_body(const tiles &p)
     tile_memory<T, S> tile = {memory};
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
-    if constexpr (S::kTogether == 1) {
-        tile_place place = place_of<S>(p, x, out, S::kAcross, S::kLead);
-        load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
-        __syncthreads();
-        store_shifted(tile, out, p.out_pitch, place, p.truth);
-        return;
-    }
-    tile_place all = place_of<S>(p, x, out, p.together * unsigned{S::kAcross}, S::kLead);
-#pragma unroll 1
-    for (unsigned done = 0; done < all.columns; done += S::kAcross) {
-        if (done > 0) {
-            __syncthreads(); // the tile before is written
-        }
-        tile_place place = {all.begin, all.end, least(all.columns - done, S::kAcross)};
-        load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
-        __syncthreads();
-        store_shifted(tile, out, p.out_pitch, place, p.truth);
-        x += S::kAcross;
-        out += S::kAcross * p.out_pitch;
-    }
+    tile_place place = place_of<S>(p, x, out, S::kLead);
+    load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
+    __syncthreads();
+    store_shifted(tile, out, p.out_pitch, place, p.truth);
 }
 
 } // namespace aicf::transpose

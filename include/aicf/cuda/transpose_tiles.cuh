@@ -39,7 +39,6 @@ struct tiles {
     int64_t size_across, size_along;
     int64_t x_pitch, out_pitch;
     int64_t step; // rows from tile to tile
-    int together; // tiles across that a block takes one after the other; of shifted ones
     divider tiles_across, tiles_along;
     int rank;
     divider sizes[AICF_MAX_RANK];
@@ -247,14 +246,14 @@ struct tile_place {
     unsigned begin, end, columns;
 };
 
-// Of this block's tile, or tiles of `width` columns in all, to whose first row and column x and out
-// are moved; that is `before` rows before the place that its number is for.
+// Of this block's tile, to whose first row and column x and out are moved; that is `before` rows
+// before the place that its number is for.
 template <typename S, typename T>
 __device__ inline tile_place
-place_of(const tiles &p, const T *&x, T *&out, unsigned width, unsigned before)
+place_of(const tiles &p, const T *&x, T *&out, unsigned before)
 {
     uint32_t row = divide(blockIdx.x, p.tiles_across);
-    int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * width;
+    int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * S::kAcross;
     uint32_t slice = divide(row, p.tiles_along);
     int64_t along = (row - slice * p.tiles_along.divisor) * p.step - before;
     x += across + along * p.x_pitch;
@@ -268,7 +267,7 @@ place_of(const tiles &p, const T *&x, T *&out, unsigned width, unsigned before)
     }
     return {
         along < 0 ? before : 0, least(p.size_along - along, S::kAlong),
-        least(p.size_across - across, width)};
+        least(p.size_across - across, S::kAcross)};
 }
 
 template <typename T, typename S>
@@ -279,7 +278,7 @@ tiled_body(const tiles &p)
     tile_memory<T, S> tile = {memory};
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
-    tile_place place = place_of<S>(p, x, out, S::kAcross, 0);
+    tile_place place = place_of<S>(p, x, out, 0);
     if (p.x_packs) {
         load_packs(tile, x, p.x_pitch, place.end, place.columns);
     } else {
