@@ -17,7 +17,7 @@
         aicf_conv c = aicf_conv_of(                                                                \
             sizeof(T), &views[0], &views[1], &views[2], stride, pad, dilation, groups);            \
         c.bias = bias;                                                                             \
-        return aicf::conv2d::launch_fitting<false, false, aicf::device_t<T>>(c, stream);                  \
+        return aicf::conv2d::launch_fitting<false, aicf::device_t<T>>(c, stream);                  \
     }
 
 LAUNCHER(aicf_f16, f16)

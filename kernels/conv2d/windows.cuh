@@ -5,9 +5,8 @@
 //
 // gemm's kernel (warpgroups.cuh) with another producer: a is the field, whose slabs are 64 channels
 // at one tap and come by way of a map of windows; b is the factor at that tap. Backwards, the
-// factor has its outputs innermost and its taps in reverse, of a phase of strides some of them;
-// scattered, places of the out do not lie side by side. Bound by the matrix units, where windows
-// are of one element by bytes.
+// factor has its outputs innermost and its taps in reverse, of a phase of strides some of them.
+// Bound by the matrix units, where windows are of one element by bytes.
 #ifndef AICF_CONV2D_WINDOWS_CUH
 #define AICF_CONV2D_WINDOWS_CUH
 
@@ -33,7 +32,48 @@ struct windows {
     int channels, slabs;
 };
 
-// One thread: fills the stages for all of this block's tiles.
+// One thread: the slabs of a tile into the stages.
+template <class S, bool kBackwards>
+__device__ inline void
+produce_tile(
+    const gemm::shared_memory<S> &shared, ring<S::kStages> &place, const CUtensorMap *field,
+    const CUtensorMap *factor, const gemm::corner &at, const windows &w)
+{
+    int line = at.m / w.columns, column = at.m - line * w.columns;
+    int image = line / w.rows, row = line - image * w.rows;
+    int y = w.first_y + row * w.step_y, x = w.first_x + column * w.step_x;
+    int channel = 0, tap_y = 0, tap_x = 0;
+    for (int slab = 0; slab < w.slabs; slab++, place.next()) {
+        ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+        uint32_t full = shared.barriers().full(place.stage);
+        ptx::barrier_expect(full, S::kABytes + S::kBBytes);
+        ptx::windows_load(
+            shared.a(place.stage), field, channel, x, y, image,
+            static_cast<uint16_t>(tap_x * w.dilation_x),
+            static_cast<uint16_t>(tap_y * w.dilation_y), full);
+        if constexpr (kBackwards) {
+            int tap = w.last_tap - tap_y * w.factor_y - tap_x * w.factor_x;
+#pragma unroll
+            for (int n = 0; n < S::kCols; n += kPanel) {
+                ptx::box_load(
+                    shared.b(place.stage) + n * kRowBytes, factor, at.n + n, channel, tap, full);
+            }
+        } else {
+            ptx::box_load(
+                shared.b(place.stage), factor, channel, at.n, tap_y * w.taps_x + tap_x, full);
+        }
+        channel += kDepth;
+        if (channel == w.channels) {
+            channel = 0;
+            if (++tap_x == w.taps_x) {
+                tap_x = 0;
+                tap_y++;
+            }
+        }
+    }
+}
+
+// Of all of this block's tiles.
 template <class S, bool kBackwards>
 __device__ inline void
 produce(
@@ -43,80 +83,11 @@ produce(
     ring<S::kStages> place;
     for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
         gemm::corner at = gemm::corner_of<S>(p, i, 0);
-        int line = at.m / w.columns, column = at.m - line * w.columns;
-        int image = line / w.rows, row = line - image * w.rows;
-        int y = w.first_y + row * w.step_y, x = w.first_x + column * w.step_x;
-        int channel = 0, tap_y = 0, tap_x = 0;
-        for (int slab = 0; slab < w.slabs; slab++, place.next()) {
-            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
-            uint32_t full = shared.barriers().full(place.stage);
-            ptx::barrier_expect(full, S::kABytes + S::kBBytes);
-            ptx::windows_load(
-                shared.a(place.stage), field, channel, x, y, image,
-                static_cast<uint16_t>(tap_x * w.dilation_x),
-                static_cast<uint16_t>(tap_y * w.dilation_y), full);
-            if constexpr (kBackwards) {
-                int tap = w.last_tap - tap_y * w.factor_y - tap_x * w.factor_x;
-#pragma unroll
-                for (int n = 0; n < S::kCols; n += kPanel) {
-                    ptx::box_load(
-                        shared.b(place.stage) + n * kRowBytes, factor, at.n + n, channel, tap,
-                        full);
-                }
-            } else {
-                ptx::box_load(
-                    shared.b(place.stage), factor, channel, at.n, tap_y * w.taps_x + tap_x, full);
-            }
-            channel += kDepth;
-            if (channel == w.channels) {
-                channel = 0;
-                if (++tap_x == w.taps_x) {
-                    tap_x = 0;
-                    tap_y++;
-                }
-            }
-        }
+        produce_tile<S, kBackwards>(shared, place, field, factor, at, w);
     }
 }
 
-// ---- consumers of scattered places --------------------------------------------------------------
-
-// As gemm's, but that a tile is stored before the next one is multiplied, while that is loaded.
-template <class S, typename T, bool kBackwards>
-__device__ inline void
-consume_scattered(
-    const gemm::shared_memory<S> &shared, const CUtensorMap *out, const gemm::plan &p,
-    const windows &w, int consumer)
-{
-    ring<S::kStages> place;
-    for (int i = static_cast<int>(blockIdx.x); i < p.tiles; i += static_cast<int>(gridDim.x)) {
-        gemm::corner at = gemm::corner_of<S>(p, i, 0);
-        float sums[S::kSums];
-        gemm::multiply<S, T, false, kBackwards>(sums, shared, place, consumer, 0, p.slabs, [] {});
-        uint32_t packed[S::kSums / 2];
-#pragma unroll
-        for (int k = 0; k < S::kSums / 2; k++) {
-            packed[k] = pair_of(sums[2 * k], sums[2 * k + 1], T{});
-        }
-        int first = at.m + consumer * kConsumerRows;
-        int line = first / w.columns, column = first - line * w.columns;
-        int image = line / w.rows, row = line - image * w.rows;
-#pragma unroll
-        for (int panel = 0; panel < S::kPanels; panel++) {
-            uint32_t from = shared.out(consumer, panel);
-            store_panel<S::kOutPanels - 1>(packed + panel * (kPanel / 4), from, 1 + consumer, [&] {
-                if (first < p.m) {
-                    ptx::places_store(out, at.n + panel * kPanel, column, row, image, from);
-                }
-            });
-        }
-    }
-    if (threadIdx.x % kWarpgroup == 0) {
-        ptx::box_store_wait_read<0>(); // shared memory outlives the stores' reads
-    }
-}
-
-template <class S, bool kBackwards, bool kScattered, typename T>
+template <class S, bool kBackwards, typename T>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
@@ -151,11 +122,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
-        if constexpr (kScattered) {
-            consume_scattered<S, T, kBackwards>(shared, &out, p, w, warpgroup - 1);
-        } else {
-            gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
-        }
+        gemm::consume<S, T, false, kBackwards>(shared, &out, p, warpgroup - 1, 0);
         __syncwarp();
     }
 }
@@ -172,68 +139,86 @@ template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DAT
 template <>
 constexpr CUtensorMapDataType kMapType<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 
-template <class S, bool kBackwards, bool kScattered, typename T>
-aicf_status
-launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
+template <bool kBackwards>
+windows
+windows_of(const aicf_conv &c)
 {
-    int64_t places = c.images * c.y.places * c.x.places;
-    CUtensorMap field, factor, out;
-    // From a tap to the next one in the factor, in numbers of a channel.
-    const int64_t length = kBackwards ? c.m : c.channels;
-    const int64_t factor_y = c.y.taps > 1 ? c.factor_strides[2] / length : 0;
-    const int64_t factor_x = c.x.taps > 1 ? c.factor_strides[3] / length : 0;
-    const int64_t last_tap = (c.y.taps - 1) * factor_y + (c.x.taps - 1) * factor_x;
-    aicf_status status = encode_windows(&field, c, kMapType<T>, S::kRows);
-    if (!status.kind) {
-        matrices m = {};
-        m.data = c.factor;
-        m.length = length;
-        m.lines = kBackwards ? c.channels : c.m;
-        m.count = last_tap + 1;
-        m.step = length;
-        m.pitch = c.factor_strides[kBackwards ? 1 : 0];
-        m.size = sizeof(T);
-        m.type = kMapType<T>;
-        status = encode_map(&factor, m, kBackwards ? kDepth : S::kCols);
-    }
-    if (!status.kind && kScattered) {
-        status = encode_places(&out, c, kMapType<T>, kConsumerRows);
-    } else if (!status.kind) {
-        matrices m = {c.out, c.m, places, 1, c.m, 0, sizeof(T), kMapType<T>};
-        status = encode_map(&out, m, kConsumerRows);
-    }
-    if (status.kind) {
-        return status;
-    }
-    windows w = {
-        static_cast<int>(c.y.places),
-        static_cast<int>(c.x.places),
-        static_cast<int>(c.y.first),
-        static_cast<int>(c.x.first),
-        static_cast<int>(c.y.places > 1 ? c.y.step : 0),
-        static_cast<int>(c.x.places > 1 ? c.x.step : 0),
-        static_cast<int>(c.x.taps),
-        static_cast<int>(c.y.taps > 1 ? c.y.tap_step : 0),
-        static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0),
-        static_cast<int>(last_tap),
-        static_cast<int>(factor_y),
-        static_cast<int>(factor_x),
-        static_cast<int>(c.channels),
-        static_cast<int>(aicf_conv_depth(&c) / kDepth)};
+    const int64_t length = kBackwards ? c.m : c.channels; // neighbours in the factor
+    windows w = {};
+    w.rows = static_cast<int>(c.y.places);
+    w.columns = static_cast<int>(c.x.places);
+    w.first_y = static_cast<int>(c.y.first);
+    w.first_x = static_cast<int>(c.x.first);
+    w.step_y = static_cast<int>(c.y.places > 1 ? c.y.step : 0);
+    w.step_x = static_cast<int>(c.x.places > 1 ? c.x.step : 0);
+    w.taps_x = static_cast<int>(c.x.taps);
+    w.dilation_y = static_cast<int>(c.y.taps > 1 ? c.y.tap_step : 0);
+    w.dilation_x = static_cast<int>(c.x.taps > 1 ? c.x.tap_step : 0);
+    w.factor_y = static_cast<int>(c.y.taps > 1 ? c.factor_strides[2] / length : 0);
+    w.factor_x = static_cast<int>(c.x.taps > 1 ? c.factor_strides[3] / length : 0);
+    w.last_tap = static_cast<int>((c.y.taps - 1) * w.factor_y + (c.x.taps - 1) * w.factor_x);
+    w.channels = static_cast<int>(c.channels);
+    w.slabs = static_cast<int>(aicf_conv_depth(&c) / kDepth);
+    return w;
+}
+
+template <class S>
+gemm::plan
+plan_of(const aicf_conv &c)
+{
+    const int64_t places = c.images * c.y.places * c.x.places;
     gemm::plan p = {};
     p.m = static_cast<int>(places);
     p.n = static_cast<int>(c.m);
-    p.slabs = w.slabs;
+    p.slabs = static_cast<int>(aicf_conv_depth(&c) / kDepth);
     p.m_groups = static_cast<int>(ceil_div(places, S::kRows));
     p.n_tiles = static_cast<int>(ceil_div(c.m, S::kCols));
     p.tiles = p.m_groups * p.n_tiles;
     p.bias = c.bias;
     p.alpha = 1.0f;
     p.act = AICF_GEMM_ACT_NONE;
+    return p;
+}
+
+// The maps of both operands.
+template <class S, bool kBackwards, typename T>
+aicf_status
+encode_operands(CUtensorMap *field, CUtensorMap *factor, const aicf_conv &c, const windows &w)
+{
+    aicf_status status = encode_windows(field, c, kMapType<T>, S::kRows);
+    if (status.kind) {
+        return status;
+    }
+    matrices m = {};
+    m.data = c.factor;
+    m.length = kBackwards ? c.m : c.channels;
+    m.lines = kBackwards ? c.channels : c.m;
+    m.count = w.last_tap + 1;
+    m.step = m.length;
+    m.pitch = c.factor_strides[kBackwards ? 1 : 0];
+    m.size = sizeof(T);
+    m.type = kMapType<T>;
+    return encode_map(factor, m, kBackwards ? kDepth : S::kCols);
+}
+
+template <class S, bool kBackwards, typename T>
+aicf_status
+launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
+{
+    CUtensorMap field, factor, out;
+    const windows w = windows_of<kBackwards>(c);
+    const gemm::plan p = plan_of<S>(c);
+    aicf_status status = encode_operands<S, kBackwards, T>(&field, &factor, c, w);
+    if (!status.kind) {
+        matrices m = {c.out, c.m, p.m, 1, c.m, 0, sizeof(T), kMapType<T>};
+        status = encode_map(&out, m, kConsumerRows);
+    }
+    if (status.kind) {
+        return status;
+    }
     return launch_clusters(
-        warpgroups<S, kBackwards, kScattered, T>,
-        static_cast<unsigned>(std::min(p.tiles, processors)), S::kThreads, S::kShared, 1, stream,
-        field, factor, out, p, w);
+        warpgroups<S, kBackwards, T>, static_cast<unsigned>(std::min(p.tiles, processors)),
+        S::kThreads, S::kShared, 1, stream, field, factor, out, p, w);
 }
 
 // Clocks of a shape: waves of tiles over the processors, each its slabs and a fixed part. A slab's
@@ -247,7 +232,7 @@ clocks(const aicf_conv &c, int processors, int slab_clocks)
     return ceil_div(tiles, processors) * (aicf_conv_depth(&c) / kDepth * slab_clocks + 500);
 }
 
-template <bool kBackwards, bool kScattered, typename T>
+template <bool kBackwards, typename T>
 aicf_status
 launch_fitting(const aicf_conv &c, aicf_stream stream)
 {
@@ -265,13 +250,11 @@ launch_fitting(const aicf_conv &c, aicf_stream stream)
     int64_t for_narrow = clocks<narrow>(c, processors, 390);
     int64_t for_small = clocks<small>(c, processors, 330);
     int64_t best = std::min({for_wide, for_square, for_low, for_narrow, for_small});
-    return best == for_wide ? launch_windows<wide, kBackwards, kScattered, T>(c, processors, stream)
-           : best == for_square
-               ? launch_windows<square, kBackwards, kScattered, T>(c, processors, stream)
-           : best == for_low ? launch_windows<low, kBackwards, kScattered, T>(c, processors, stream)
-           : best == for_narrow
-               ? launch_windows<narrow, kBackwards, kScattered, T>(c, processors, stream)
-               : launch_windows<small, kBackwards, kScattered, T>(c, processors, stream);
+    return best == for_wide     ? launch_windows<wide, kBackwards, T>(c, processors, stream)
+           : best == for_square ? launch_windows<square, kBackwards, T>(c, processors, stream)
+           : best == for_low    ? launch_windows<low, kBackwards, T>(c, processors, stream)
+           : best == for_narrow ? launch_windows<narrow, kBackwards, T>(c, processors, stream)
+                                : launch_windows<small, kBackwards, T>(c, processors, stream);
 }
 
 } // namespace aicf::AICF_OP

@@ -1,7 +1,7 @@
 // The launcher of the input gradient of conv2d where all tensors are dense with the channels
-// innermost: run<T>(conv, stream) once for each phase of the strides.
-#ifndef AICF_CONV2D_DX_PHASES_CUH
-#define AICF_CONV2D_DX_PHASES_CUH
+// innermost, by run<T> of views.
+#ifndef AICF_CONV2D_DX_CHANNELS_LAST_CUH
+#define AICF_CONV2D_DX_CHANNELS_LAST_CUH
 
 #include <aicf_ops/conv2d_dx.h>
 
@@ -17,9 +17,8 @@
         const aicf_view views[3] = {                                                               \
             aicf_conv_channels_last(gy, N, O, P, Q), aicf_conv_channels_last(w, O, D, R, S),       \
             aicf_conv_channels_last(gx, N, D * groups, H, W)};                                     \
-        return aicf_conv_each_phase(                                                               \
-            sizeof(T), &views[0], &views[1], &views[2], stride, pad, dilation, groups,             \
-            aicf::conv2d_dx::run<aicf::device_t<T>>, stream);                                      \
+        return aicf::conv2d_dx::run<aicf::device_t<T>>(                                            \
+            &views[0], &views[1], &views[2], stride, pad, dilation, groups, stream);               \
     }
 
 #endif
