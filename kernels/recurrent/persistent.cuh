@@ -3,11 +3,12 @@
 // Requires D and H in eights, addresses on multiples of 16 bytes, and all blocks of a group of rows
 // of the batch on the device at once (a cooperative launch).
 //
-// In a step a warp takes a share of the depth: it waits for the blocks whose units lie in it, reads
-// their hidden states from the out, where the step before left them, and multiplies. Sums meet in
-// shared memory, threads make cells of them, and once the block's part of the out is written it
-// says so: a number a block, the steps it has done. The steps of other groups are none of its
-// business. Bound by the way of a hidden state from one multiprocessor to all others.
+// In a step a warp takes a share of the depth, reads the hidden states that it is of from the out,
+// where the step before leaves them, and multiplies. Sums meet in shared memory, and threads make
+// cells of them. No flag says that a state is there: before the launch the out is filled with words
+// that no state is (kUnwritten), and a warp reads again as long as it meets one. So a state is on
+// its way between multiprocessors but once, and the order of stores does not matter. Groups have
+// nothing to do with each other. Bound by that way.
 #ifndef AICF_RECURRENT_PERSISTENT_CUH
 #define AICF_RECURRENT_PERSISTENT_CUH
 
@@ -18,19 +19,25 @@
 
 namespace aicf::recurrent {
 
-constexpr int kDepth = 32;               // k of a chunk: 16 bytes of a row in each of 4 lanes
+constexpr int kDepth = 32; // k of a chunk: 16 bytes of a row in each of 4 lanes
+// Two NaNs of all ones: conversions give NaN as 0x7fff, and a step stores that for this.
+constexpr uint32_t kUnwritten = 0xffffffff;
+constexpr int kUnwrittenByte = 0xff;
 constexpr uint32_t kMostPolls = 1 << 27; // some minutes: whoever is waited for is no more
 
 // kUnits units a block, of kLines lines of weights each; kTiles tiles of 16 rows of the batch a
-// group. A warp reads kAhead chunks at once.
-template <int kLines_, int kUnits_, int kTiles_, int kAhead_> struct block_shape {
+// group. A warp reads kAhead chunks at once; with kHeld they are all it has, and it keeps their
+// weights in registers.
+template <int kLines_, int kUnits_, int kTiles_, int kAhead_, bool kHeld_> struct block_shape {
+    static constexpr bool kHeld = kHeld_;
     static constexpr int kLines = kLines_, kUnits = kUnits_, kTiles = kTiles_, kAhead = kAhead_;
     static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
     static constexpr int kM = 16 * kTiles, kColumns = kLines * kUnits, kN = kColumns / 8;
     // The rows of sums that a half warp writes or reads at once lie in different banks.
     static constexpr int kPitch = kColumns % 16 == 8 ? kColumns : kColumns + 8;
     static constexpr int kSumBytes = kWarps * kM * kPitch * 4;
-    static constexpr int kChunkBytes = kN * kWarp * 16; // of weights, for kDepth of k
+    static constexpr int kChunkBytes = kHeld ? 0 : kN * kWarp * 16; // of weights, for kDepth of k
+    static constexpr int kMostChunks = kHeld ? kWarps * kAhead : 1 << 16;
     static constexpr int kCells = (kM * kUnits + kThreads - 1) / kThreads; // a thread
 };
 
@@ -40,94 +47,164 @@ template <typename T> struct persistent {
     const T *h0, *c0, *w_hh, *b_n;
     const float *in;
     T *out, *hn, *cn, *gates, *cells;
-    uint32_t *done; // steps, a block
-    int unit_blocks, chunks, first_group;
+    int unit_blocks, chunks, buffers, first_group; // buffers: places where sums meet, in turns
 };
 
-// Until `count` blocks from `done` on have done `steps` steps.
-__device__ inline void
-wait_for_blocks(const uint32_t *done, int count, uint32_t steps)
-{
-    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < count; i += kWarp) {
-        for (uint32_t polls = 0; ptx::load_acquire(done + i) < steps; polls++) {
-            if (polls == kMostPolls) {
-                __trap();
+// Fragments of b as mma.sync takes them, two steps of 16 k in 16 bytes a lane: lane l has 8
+// neighbours along k, from 8 (l % 4) on, of column l / 4 of tile `tile` of 8. Rows of a come in the
+// same order, so that the sums are over the same k. Line l of unit u is row l * units + u.
+template <typename B, typename T> struct weight_lines {
+    const T *data;
+    int64_t units, depth, first_unit;
+
+    __device__ uint4 at(int chunk, int tile, int lane) const
+    {
+        int column = tile * 8 + lane / 4;
+        int64_t k = static_cast<int64_t>(chunk) * kDepth + lane % 4 * kChunk;
+        int64_t unit = first_unit + column % B::kUnits;
+        if (unit >= units || k >= depth) {
+            return {};
+        }
+        int64_t row = column / B::kUnits * units + unit;
+        return *reinterpret_cast<const uint4 *>(data + row * depth + k);
+    }
+};
+
+// A warp's share of the depth, in chunks.
+template <typename B> struct share_of_depth {
+    int begin, end;
+
+    __device__ share_of_depth(int chunks)
+    {
+        int warp = static_cast<int>(threadIdx.x) / kWarp;
+        int share = (chunks + B::kWarps - 1) / B::kWarps;
+        begin = warp * share < chunks ? warp * share : chunks;
+        end = begin + share < chunks ? begin + share : chunks;
+    }
+};
+
+// The weights of a block: of all warps in `shared`, or each warp's own in its registers. They are
+// there after a barrier.
+template <typename B> struct weights_of {
+    const uint4 *shared;
+    uint4 held[B::kHeld ? B::kAhead : 1][B::kHeld ? B::kN : 1];
+
+    template <typename T>
+    __device__ weights_of(
+        const weight_lines<B, T> &from, int chunks, const share_of_depth<B> &share, uint4 *to)
+        : shared(to)
+    {
+        int lane = static_cast<int>(threadIdx.x) % kWarp;
+        if constexpr (B::kHeld) {
+#pragma unroll
+            for (int i = 0; i < B::kAhead; i++) {
+#pragma unroll
+                for (int j = 0; j < B::kN; j++) {
+                    held[i][j] =
+                        share.begin + i < share.end ? from.at(share.begin + i, j, lane) : uint4{};
+                }
+            }
+        } else {
+            int warp = static_cast<int>(threadIdx.x) / kWarp;
+            for (int i = warp; i < chunks * B::kN; i += B::kWarps) {
+                to[i * kWarp + lane] = from.at(i / B::kN, i % B::kN, lane);
             }
         }
     }
-    __syncwarp();
-}
 
-// Fragments of b as mma.sync takes them, two steps of 16 k in 16 bytes a lane: lane l has 8
-// neighbours along k, from 8 (l % 4) on, of column l / 4 of a tile of 8. Rows of a come in the same
-// order, so that the sums are over the same k. Line l of unit u is row l * units + u of `from`.
-template <typename T, typename B>
-__device__ inline void
-load_weights(
-    const T *from, int64_t units, int64_t depth, int chunks, int64_t first_unit, uint4 *weights)
-{
-    for (int i = static_cast<int>(threadIdx.x); i < chunks * B::kN * kWarp; i += B::kThreads) {
-        int lane = i % kWarp, column = i / kWarp % B::kN * 8 + lane / 4;
-        int64_t k = i / (kWarp * B::kN) * kDepth + lane % 4 * kChunk;
-        int64_t unit = first_unit + column % B::kUnits;
-        uint4 w = {};
-        if (unit < units && k < depth) {
-            int64_t row = column / B::kUnits * units + unit;
-            w = *reinterpret_cast<const uint4 *>(from + row * depth + k);
+    // Number i of those that are read at once, from chunk `first` on.
+    __device__ uint4 at(int first, int i, int tile) const
+    {
+        if constexpr (B::kHeld) {
+            return held[i][tile];
+        } else {
+            return shared[((first + i) * B::kN + tile) * kWarp + threadIdx.x % kWarp];
         }
-        weights[i] = w;
     }
-}
+};
 
-// This warp's sums over chunks [begin, end) of the rows of h, whose addresses for this lane are
-// `rows`: two a tile.
+// kAhead chunks of rows, from chunk `first` on, in fragments of a; `rows`: their addresses for this
+// lane, two a tile. With `awaited` they are read until all of them are written.
 template <typename T, typename B>
 __device__ inline void
-multiply_chunks(
-    const T *const (&rows)[B::kTiles][2], const uint4 *weights, int begin, int end, int depth,
-    float (&sums)[B::kTiles][B::kN][4])
+read_chunks(
+    const T *const (&rows)[B::kTiles][2], int first, int end, int depth, bool awaited,
+    uint32_t (&a)[B::kAhead][B::kTiles][2][4])
 {
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    for (int first = begin; first < end; first += B::kAhead) {
-        uint32_t a[B::kAhead][B::kTiles][2][4];
+    int along = static_cast<int>(threadIdx.x) % 4 * kChunk;
+    for (uint32_t polls = 0;; polls++) {
 #pragma unroll
         for (int i = 0; i < B::kAhead; i++) {
-            int k = (first + i) * kDepth + lane % 4 * kChunk;
+            int k = (first + i) * kDepth + along;
             if (first + i < end) {
 #pragma unroll
                 for (int t = 0; t < B::kTiles; t++) {
 #pragma unroll
                     for (int half = 0; half < 2; half++) {
-                        // What lies outside meets weights of 0, but must be no NaN.
                         ptx::load_shared_by_grid(
                             rows[t][half] + (k < depth ? k : 0), a[i][t][half]);
                     }
                 }
             }
         }
+        if (!awaited) {
+            return;
+        }
+        bool missing = false;
 #pragma unroll
         for (int i = 0; i < B::kAhead; i++) {
             if (first + i < end) {
-                bool inside = (first + i) * kDepth + lane % 4 * kChunk < depth;
 #pragma unroll
-                for (int t = 0; t < B::kTiles; t++) {
-#pragma unroll
-                    for (int word = 0; word < 4; word++) {
-                        a[i][t][0][word] = inside ? a[i][t][0][word] : 0;
-                        a[i][t][1][word] = inside ? a[i][t][1][word] : 0;
-                    }
-                }
-#pragma unroll
-                for (int j = 0; j < B::kN; j++) {
-                    uint4 b = weights[((first + i) * B::kN + j) * kWarp + lane];
-#pragma unroll
-                    for (int t = 0; t < B::kTiles; t++) {
-                        const uint32_t(&lo)[4] = a[i][t][0], (&hi)[4] = a[i][t][1];
-                        ptx::mma_m16n8k16(sums[t][j], {lo[0], hi[0], lo[1], hi[1]}, b.x, b.y, T{});
-                        ptx::mma_m16n8k16(sums[t][j], {lo[2], hi[2], lo[3], hi[3]}, b.z, b.w, T{});
-                    }
+                for (int word = 0; word < B::kTiles * 8; word++) {
+                    missing |= a[i][word / 8][word / 4 % 2][word % 4] == kUnwritten;
                 }
             }
+        }
+        if (!__any_sync(0xffffffff, missing)) {
+            return;
+        }
+        if (polls == kMostPolls) {
+            __trap();
+        }
+    }
+}
+
+// This warp's sums over its share of the rows.
+template <typename T, typename B>
+__device__ inline void
+multiply_chunks(
+    const T *const (&rows)[B::kTiles][2], const weights_of<B> &weights,
+    const share_of_depth<B> &share, int depth, bool awaited, float (&sums)[B::kTiles][B::kN][4])
+{
+    int along = static_cast<int>(threadIdx.x) % 4 * kChunk;
+    for (int first = share.begin; first < share.end; first += B::kAhead) {
+        uint32_t a[B::kAhead][B::kTiles][2][4];
+        read_chunks<T, B>(rows, first, share.end, depth, awaited, a);
+#pragma unroll
+        for (int i = 0; i < B::kAhead; i++) {
+            if (first + i >= share.end) {
+                break;
+            }
+            // What lies outside meets weights of 0, but must be no NaN.
+            bool inside = (first + i) * kDepth + along < depth;
+#pragma unroll
+            for (int word = 0; word < B::kTiles * 8; word++) {
+                uint32_t &x = a[i][word / 8][word / 4 % 2][word % 4];
+                x = inside ? x : 0;
+            }
+#pragma unroll
+            for (int j = 0; j < B::kN; j++) {
+                uint4 b = weights.at(first, i, j);
+#pragma unroll
+                for (int t = 0; t < B::kTiles; t++) {
+                    const uint32_t(&lo)[4] = a[i][t][0], (&hi)[4] = a[i][t][1];
+                    ptx::mma_m16n8k16(sums[t][j], {lo[0], hi[0], lo[1], hi[1]}, b.x, b.y, T{});
+                    ptx::mma_m16n8k16(sums[t][j], {lo[2], hi[2], lo[3], hi[3]}, b.z, b.w, T{});
+                }
+            }
+        }
+        if (B::kHeld) {
+            break; // that was all
         }
     }
 }
@@ -149,25 +226,12 @@ put_sums(const float (&sums)[B::kTiles][B::kN][4], float *to)
     }
 }
 
-// A warp's share of the depth, in chunks.
-template <typename B> struct share_of_depth {
-    int begin, end;
-
-    __device__ share_of_depth(int chunks)
-    {
-        int warp = static_cast<int>(threadIdx.x) / kWarp;
-        int share = (chunks + B::kWarps - 1) / B::kWarps;
-        begin = warp * share < chunks ? warp * share : chunks;
-        end = begin + share < chunks ? begin + share : chunks;
-    }
-};
-
 // The products of `count` rows of `from` with the weights, of this warp's share, to where all meet.
 template <typename T, typename B>
 __device__ inline void
 multiply_rows(
-    const T *from, int count, int depth, const uint4 *weights, const share_of_depth<B> &share,
-    float *meeting)
+    const T *from, int count, int depth, const weights_of<B> &weights,
+    const share_of_depth<B> &share, bool awaited, float *meeting)
 {
     int lane = static_cast<int>(threadIdx.x) % kWarp;
     const T *rows[B::kTiles][2];
@@ -178,7 +242,7 @@ multiply_rows(
         rows[i / 2][i % 2] = from + static_cast<int64_t>(row < count ? row : count - 1) * depth;
     }
     float sums[B::kTiles][B::kN][4] = {};
-    multiply_chunks<T, B>(rows, weights, share.begin, share.end, depth, sums);
+    multiply_chunks<T, B>(rows, weights, share, depth, awaited, sums);
     put_sums<B>(sums, meeting);
 }
 
@@ -196,7 +260,20 @@ sum_of_warps(const float *sums, int row, int column)
 }
 
 template <cell kCell, int kUnits, int kTiles>
-using forward_shape = block_shape<kGates<kCell>, kUnits, kTiles, 4>;
+using forward_shape = block_shape<kGates<kCell>, kUnits, kTiles, 4, kUnits == 8>;
+
+// x and its neighbour's, stored by the even one of each two lanes as one word: never kUnwritten.
+template <typename T>
+__device__ inline void
+store_pair(T *to, T x, bool there)
+{
+    uint32_t mine = reinterpret_cast<const uint16_t &>(x);
+    uint32_t word = mine | __shfl_down_sync(0xffffffff, mine, 1) << 16;
+    word = word == kUnwritten ? 0x7fff7fff : word;
+    if (there && threadIdx.x % 2 == 0) {
+        ptx::store_shared_by_grid(to, word);
+    }
+}
 
 template <typename T, cell kCell, int kUnits, int kTiles>
 __global__ void
@@ -205,20 +282,16 @@ __global__ void
     using B = forward_shape<kCell, kUnits, kTiles>;
     constexpr int kG = kGates<kCell>;
     extern __shared__ __align__(128) uint8_t shared[];
-    float *meeting = reinterpret_cast<float *>(shared);
-    uint4 *weights = reinterpret_cast<uint4 *>(shared + B::kSumBytes);
+    float *sums = reinterpret_cast<float *>(shared);
     int block = static_cast<int>(blockIdx.x) % p.unit_blocks;
     int group = static_cast<int>(blockIdx.x) / p.unit_blocks + p.first_group;
     int64_t first_unit = static_cast<int64_t>(block) * kUnits;
     int64_t first_row = static_cast<int64_t>(group) * B::kM;
     int count = static_cast<int>(p.N - first_row < B::kM ? p.N - first_row : B::kM);
-    uint32_t *done = p.done + static_cast<int64_t>(group) * p.unit_blocks;
-    load_weights<T, B>(p.w_hh, p.H, p.H, p.chunks, first_unit, weights);
-
-    // This warp's share of the depth, and the blocks that make it.
     share_of_depth<B> mine(p.chunks);
-    int from = mine.begin * kDepth / kUnits, to = (mine.end * kDepth + kUnits - 1) / kUnits;
-    to = to < p.unit_blocks ? to : p.unit_blocks;
+    weights_of<B> weights(
+        weight_lines<B, T>{p.w_hh, p.H, p.H, first_unit}, p.chunks, mine,
+        reinterpret_cast<uint4 *>(shared + p.buffers * B::kSumBytes));
 
     // This thread's cells.
     int64_t place[B::kCells];                           // in a state; -1: none
@@ -253,35 +326,35 @@ __global__ void
             }
         }
 
-        wait_for_blocks(done + from, to - from, static_cast<uint32_t>(at));
+        float *meeting = sums + (p.buffers > 1 ? at % 2 : 0) * (B::kSumBytes / 4);
         multiply_rows<T, B>(
-            before + first_row * p.H, count, static_cast<int>(p.H), weights, mine, meeting);
+            before + first_row * p.H, count, static_cast<int>(p.H), weights, mine, at > 0, meeting);
         __syncthreads();
 
         float kept[B::kCells][kKept] = {};
 #pragma unroll
         for (int c = 0; c < B::kCells; c++) {
-            if (place[c] >= 0) {
-                int i = static_cast<int>(threadIdx.x) + c * B::kThreads;
-                float hidden[kG];
+            int i = static_cast<int>(threadIdx.x) + c * B::kThreads;
+            if (i >= B::kM * kUnits) { // whole warps
+                break;
+            }
+            float hidden[kG];
 #pragma unroll
-                for (int g = 0; g < kG; g++) {
-                    hidden[g] = sum_of_warps<B>(meeting, i / kUnits, g * kUnits + i % kUnits);
-                }
-                T h = of_f32<T>(
-                    forward_cell<kCell, kQuick<T>>(in[c], hidden, b_n[c], carry[c], kept[c]));
-                p.out[time * state + place[c]] = h;
-                if constexpr (kCell == cell::gru) {
-                    carry[c] = to_f32(h);
-                }
-                if (at + 1 == p.S) {
-                    p.hn[place[c]] = h;
-                }
+            for (int g = 0; g < kG; g++) {
+                hidden[g] = sum_of_warps<B>(meeting, i / kUnits, g * kUnits + i % kUnits);
+            }
+            T h =
+                of_f32<T>(forward_cell<kCell, kQuick<T>>(in[c], hidden, b_n[c], carry[c], kept[c]));
+            store_pair(p.out + time * state + place[c], h, place[c] >= 0);
+            if constexpr (kCell == cell::gru) {
+                carry[c] = to_f32(h);
+            }
+            if (at + 1 == p.S && place[c] >= 0) {
+                p.hn[place[c]] = h;
             }
         }
-        __syncthreads(); // the block's part of the out is written, and its sums are read
-        if (threadIdx.x == 0) {
-            ptx::store_release(done + block, static_cast<uint32_t>(at + 1));
+        if (p.buffers == 1) {
+            __syncthreads(); // the sums are read; of two places, the next step's barrier says so
         }
 
         // What the gradient needs, while others go on.
@@ -348,6 +421,15 @@ launch_at_once(
     return status_of(error);
 }
 
+template <typename T>
+aicf_status
+mark_unwritten(T *of, int64_t count, aicf_stream stream)
+{
+    return status_of(cudaMemsetAsync(
+        of, kUnwrittenByte, static_cast<size_t>(count) * sizeof(T),
+        reinterpret_cast<cudaStream_t>(stream)));
+}
+
 // All groups, as many at once as the device runs; `depth`: of the products of a step. False, with
 // nothing launched, where the blocks of one group do not fit on the device.
 template <typename B, typename P>
@@ -357,15 +439,21 @@ launch_groups(void (*of)(P), P p, int64_t depth, aicf_stream stream, aicf_status
     const void *kernel = reinterpret_cast<const void *>(of);
     p.unit_blocks = static_cast<int>(ceil_div(p.H, B::kUnits));
     p.chunks = static_cast<int>(ceil_div(depth, kDepth));
-    int shared = B::kSumBytes + p.chunks * B::kChunkBytes;
-    int64_t groups = ceil_div(p.N, B::kM);
-    int64_t at_once = blocks_at_once(kernel, B::kThreads, shared, status) / p.unit_blocks;
+    if (p.chunks > B::kMostChunks) {
+        return false;
+    }
+    int64_t groups = ceil_div(p.N, B::kM), at_once = 0;
+    int shared = 0;
+    for (p.buffers = 2; p.buffers > 0 && !status.kind; p.buffers--) {
+        shared = p.buffers * B::kSumBytes + p.chunks * B::kChunkBytes;
+        at_once = blocks_at_once(kernel, B::kThreads, shared, status) / p.unit_blocks;
+        if (at_once > 0) {
+            break;
+        }
+    }
     if (status.kind || at_once == 0) {
         return status.kind != 0;
     }
-    status = status_of(cudaMemsetAsync(
-        p.done, 0, static_cast<size_t>(groups * p.unit_blocks) * sizeof(uint32_t),
-        reinterpret_cast<cudaStream_t>(stream)));
     for (int64_t group = 0; group < groups && !status.kind; group += at_once) {
         int64_t now = groups - group < at_once ? groups - group : at_once;
         p.first_group = static_cast<int>(group);
@@ -413,13 +501,16 @@ launch_persistent(const layer<T> &p, void *workspace, aicf_stream stream, aicf_s
     all.cn = p.cn;
     all.gates = p.gates;
     all.cells = p.cells;
-    all.done = left.take<uint32_t>(ceil_div(p.N, 16) * ceil_div(p.H, 8));
+    status = mark_unwritten(p.out, p.S * p.N * p.H, stream);
+    if (status.kind) {
+        return true;
+    }
     status = multiply_along<T, float, true, true>(inputs_of<T, kCell>(p, in), stream);
     if (status.kind) {
         return true;
     }
-    return p.N > 16 ? launch_forward_tiles<T, kCell, 2>(all, stream, status)
-                    : launch_forward_tiles<T, kCell, 1>(all, stream, status);
+    return (p.N > 16 && launch_forward_tiles<T, kCell, 2>(all, stream, status)) ||
+           launch_forward_tiles<T, kCell, 1>(all, stream, status);
 }
 
 } // namespace aicf::recurrent

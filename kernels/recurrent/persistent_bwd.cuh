@@ -15,11 +15,25 @@ template <typename T> struct persistent_slopes {
     const T *w_turned, *h0, *c0, *fwd, *gates, *cells, *g_out, *g_hn, *g_cn;
     T *dx, *dw, *gh0, *gc0;
     uint32_t *done; // steps, a block
-    int unit_blocks, chunks, first_group;
+    int unit_blocks, chunks, buffers, first_group;
 };
 
 template <int kUnits, int kTiles>
-using backward_shape = block_shape<1, kUnits, kTiles, 12 / kTiles>;
+using backward_shape = block_shape<1, kUnits, kTiles, 12 / kTiles, false>;
+
+// Until `count` blocks from `done` on have done `steps` steps.
+__device__ inline void
+wait_for_blocks(const uint32_t *done, int count, uint32_t steps)
+{
+    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < count; i += kWarp) {
+        for (uint32_t polls = 0; ptx::load_acquire(done + i) < steps; polls++) {
+            if (polls == kMostPolls) {
+                __trap();
+            }
+        }
+    }
+    __syncwarp();
+}
 
 // The blocks that make a share of the depth, which are gates of units: one or two runs of them.
 template <typename B> struct makers {
@@ -112,15 +126,16 @@ __global__ void
     constexpr int kG = kGates<kCell>;
     extern __shared__ __align__(128) uint8_t shared[];
     float *meeting = reinterpret_cast<float *>(shared);
-    uint4 *weights = reinterpret_cast<uint4 *>(shared + B::kSumBytes);
     int block = static_cast<int>(blockIdx.x) % p.unit_blocks;
     int group = static_cast<int>(blockIdx.x) / p.unit_blocks + p.first_group;
     int64_t first_unit = static_cast<int64_t>(block) * kUnits, wide = kG * p.H;
     int64_t first_row = static_cast<int64_t>(group) * B::kM, state = p.N * p.H;
     int count = static_cast<int>(p.N - first_row < B::kM ? p.N - first_row : B::kM);
     uint32_t *done = p.done + static_cast<int64_t>(group) * p.unit_blocks;
-    load_weights<T, B>(p.w_turned, p.H, wide, p.chunks, first_unit, weights);
     share_of_depth<B> mine(p.chunks);
+    weights_of<B> weights(
+        weight_lines<B, T>{p.w_turned, p.H, wide, first_unit}, p.chunks, mine,
+        reinterpret_cast<uint4 *>(shared + p.buffers * B::kSumBytes));
     makers<B> others(mine, static_cast<int>(p.H), kG, p.unit_blocks);
 
     // This thread's cells: where they lie in a state, in what is kept and in the gates.
@@ -153,7 +168,7 @@ __global__ void
         if (at + 1 < p.S) {
             others.wait(done, static_cast<uint32_t>(p.S - 1 - at));
             const T *next = p.dw + (time_of(p, at + 1) * p.N + first_row) * wide;
-            multiply_rows<T, B>(next, count, static_cast<int>(wide), weights, mine, meeting);
+            multiply_rows<T, B>(next, count, static_cast<int>(wide), weights, mine, false, meeting);
         }
         __syncthreads();
 
@@ -233,29 +248,33 @@ launch_backward_persistent(
     if (status.kind) {
         return true;
     }
-    persistent_slopes<T> all = {p.S,
-                                p.N,
-                                p.H,
-                                p.reverse,
-                                left.w_turned,
-                                p.h0,
-                                p.c0,
-                                p.fwd,
-                                p.gates,
-                                p.cells,
-                                p.g_out,
-                                p.g_hn,
-                                p.g_cn,
-                                left.to.dx,
-                                left.to.dw,
-                                p.gh0,
-                                p.gc0,
-                                reinterpret_cast<uint32_t *>(left.carry),
-                                0,
-                                0,
-                                0};
-    bool fits = p.N > 16 ? launch_backward_tiles<T, kCell, 2>(all, stream, status)
-                         : launch_backward_tiles<T, kCell, 1>(all, stream, status);
+    persistent_slopes<T> all = {};
+    all.S = p.S;
+    all.N = p.N;
+    all.H = p.H;
+    all.reverse = p.reverse;
+    all.w_turned = left.w_turned;
+    all.h0 = p.h0;
+    all.c0 = p.c0;
+    all.fwd = p.fwd;
+    all.gates = p.gates;
+    all.cells = p.cells;
+    all.g_out = p.g_out;
+    all.g_hn = p.g_hn;
+    all.g_cn = p.g_cn;
+    all.dx = left.to.dx;
+    all.dw = left.to.dw;
+    all.gh0 = p.gh0;
+    all.gc0 = p.gc0;
+    all.done = reinterpret_cast<uint32_t *>(left.carry);
+    status = status_of(cudaMemsetAsync(
+        all.done, 0, static_cast<size_t>(ceil_div(p.N, 16) * ceil_div(p.H, 8)) * sizeof(uint32_t),
+        reinterpret_cast<cudaStream_t>(stream)));
+    if (status.kind) {
+        return true;
+    }
+    bool fits = (p.N > 16 && launch_backward_tiles<T, kCell, 2>(all, stream, status)) ||
+                launch_backward_tiles<T, kCell, 1>(all, stream, status);
     if (fits && !status.kind) {
         status = launch_weights<T, kCell>(p, left.to, multiply_on_units<T>, stream);
     }

@@ -38,6 +38,15 @@ load_shared_by_grid(const void *from, uint32_t (&word)[4])
                  : "memory");
 }
 
+// A word that other blocks may read during this launch.
+__device__ inline void
+store_shared_by_grid(void *to, uint32_t word)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(word)
+                 : "memory");
+}
+
 } // namespace aicf::ptx
 
 #endif
