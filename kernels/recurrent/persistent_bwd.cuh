@@ -1,7 +1,8 @@
 // Gradients of recurrent layers by one launch for all steps, as persistent.cuh has it: from step to
 // step go the gradients of the gates, and a block keeps the columns of w_hh that belong to its
-// units, out of a turned copy. Bound by the L2, out of which each block reads all of a step's
-// gradients.
+// units, out of a turned copy. All of a step's gradients are more than the L2 likes to be asked for
+// in vain: a warp first awaits one word of each run of eight that it is about to read. Bound by the
+// L2.
 #ifndef AICF_RECURRENT_PERSISTENT_BWD_CUH
 #define AICF_RECURRENT_PERSISTENT_BWD_CUH
 
@@ -14,19 +15,21 @@ template <typename T> struct persistent_slopes {
     bool reverse;
     const T *w_turned, *h0, *c0, *fwd, *gates, *cells, *g_out, *g_hn, *g_cn;
     T *dx, *dw, *gh0, *gc0;
-    uint32_t *done; // steps, a block
     int unit_blocks, chunks, buffers, first_group;
 };
 
 template <int kUnits, int kTiles>
 using backward_shape = block_shape<1, kUnits, kTiles, 12 / kTiles, false>;
 
-// Until `count` blocks from `done` on have done `steps` steps.
+// Until a word of each eight of this warp's share of a row is written.
+template <typename T, typename B>
 __device__ inline void
-wait_for_blocks(const uint32_t *done, int count, uint32_t steps)
+await_share(const T *row, const share_of_depth<B> &share, int depth)
 {
-    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < count; i += kWarp) {
-        for (uint32_t polls = 0; ptx::load_acquire(done + i) < steps; polls++) {
+    int end = share.end * kDepth < depth ? share.end * kDepth : depth;
+    int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int k = share.begin * kDepth + lane * kChunk; k < end; k += kWarp * kChunk) {
+        for (uint32_t polls = 0; ptx::load_shared_by_grid(row + k) == kUnwritten; polls++) {
             if (polls == kMostPolls) {
                 __trap();
             }
@@ -34,38 +37,6 @@ wait_for_blocks(const uint32_t *done, int count, uint32_t steps)
     }
     __syncwarp();
 }
-
-// The blocks that make a share of the depth, which are gates of units: one or two runs of them.
-template <typename B> struct makers {
-    int from[2] = {}, count[2] = {};
-
-    __device__ makers(const share_of_depth<B> &share, int units, int gates, int blocks)
-    {
-        if (share.begin == share.end) {
-            return;
-        }
-        int first = share.begin * kDepth, last = share.end * kDepth - 1;
-        last = last < units * gates ? last : units * gates - 1;
-        int first_block = first % units / B::kUnits, last_block = last % units / B::kUnits;
-        int turns = last / units - first / units;
-        if (turns == 0) {
-            from[0] = first_block;
-            count[0] = last_block - first_block + 1;
-        } else if (turns > 1 || last_block >= first_block) {
-            count[0] = blocks;
-        } else {
-            from[0] = first_block;
-            count[0] = blocks - first_block;
-            count[1] = last_block + 1;
-        }
-    }
-
-    __device__ void wait(const uint32_t *done, uint32_t steps) const
-    {
-        wait_for_blocks(done + from[0], count[0], steps);
-        wait_for_blocks(done + from[1], count[1], steps);
-    }
-};
 
 // What a unit's step has for its gradient, as it lies in memory: it is asked for long before it is
 // used.
@@ -125,18 +96,16 @@ __global__ void
     using B = backward_shape<kUnits, kTiles>;
     constexpr int kG = kGates<kCell>;
     extern __shared__ __align__(128) uint8_t shared[];
-    float *meeting = reinterpret_cast<float *>(shared);
+    float *sums = reinterpret_cast<float *>(shared);
     int block = static_cast<int>(blockIdx.x) % p.unit_blocks;
     int group = static_cast<int>(blockIdx.x) / p.unit_blocks + p.first_group;
     int64_t first_unit = static_cast<int64_t>(block) * kUnits, wide = kG * p.H;
     int64_t first_row = static_cast<int64_t>(group) * B::kM, state = p.N * p.H;
     int count = static_cast<int>(p.N - first_row < B::kM ? p.N - first_row : B::kM);
-    uint32_t *done = p.done + static_cast<int64_t>(group) * p.unit_blocks;
     share_of_depth<B> mine(p.chunks);
     weights_of<B> weights(
         weight_lines<B, T>{p.w_turned, p.H, wide, first_unit}, p.chunks, mine,
         reinterpret_cast<uint4 *>(shared + p.buffers * B::kSumBytes));
-    makers<B> others(mine, static_cast<int>(p.H), kG, p.unit_blocks);
 
     // This thread's cells: where they lie in a state, in what is kept and in the gates.
     int64_t place[B::kCells], kept_place[B::kCells], gate_place[B::kCells]; // place -1: none
@@ -165,20 +134,21 @@ __global__ void
                 ask_record<T, kCell>(p, at, place[c], kept_place[c], raw[c]);
             }
         }
+        float *meeting = sums + (p.buffers > 1 ? (at & 1) : 0) * (B::kSumBytes / 4);
         if (at + 1 < p.S) {
-            others.wait(done, static_cast<uint32_t>(p.S - 1 - at));
             const T *next = p.dw + (time_of(p, at + 1) * p.N + first_row) * wide;
-            multiply_rows<T, B>(next, count, static_cast<int>(wide), weights, mine, false, meeting);
+            await_share<T>(next, mine, static_cast<int>(wide));
+            multiply_rows<T, B>(next, count, static_cast<int>(wide), weights, mine, true, meeting);
         }
         __syncthreads();
 
 #pragma unroll
         for (int c = 0; c < B::kCells; c++) {
-            if (place[c] < 0) {
-                continue;
+            int i = static_cast<int>(threadIdx.x) + c * B::kThreads;
+            if (i >= B::kM * kUnits) { // whole warps
+                break;
             }
             if (at + 1 < p.S) {
-                int i = static_cast<int>(threadIdx.x) + c * B::kThreads;
                 dh[c] = sum_of_warps<B>(meeting, i / kUnits, i % kUnits);
                 dh[c] += kCell == cell::gru ? carry[c] : 0.0f;
             }
@@ -191,15 +161,18 @@ __global__ void
             int64_t to = time_of(p, at) * p.N * wide + gate_place[c];
 #pragma unroll
             for (int g = 0; g < kG; g++) {
-                p.dx[to + g * p.H] = of_f32<T>(dx[g]);
-                if (kCell == cell::gru) {
-                    p.dw[to + g * p.H] = of_f32<T>(g == 2 ? dn : dx[g]);
+                bool is_n = kCell == cell::gru && g == 2;
+                store_pair(p.dw + to + g * p.H, of_f32<T>(is_n ? dn : dx[g]), place[c] >= 0);
+            }
+            if (kCell == cell::gru && place[c] >= 0) {
+#pragma unroll
+                for (int g = 0; g < kG; g++) {
+                    p.dx[to + g * p.H] = of_f32<T>(dx[g]);
                 }
             }
         }
-        __syncthreads(); // the block's gradients are written, and its sums are read
-        if (threadIdx.x == 0) {
-            ptx::store_release(done + block, static_cast<uint32_t>(p.S - at));
+        if (p.buffers == 1) {
+            __syncthreads(); // the sums are read
         }
     }
 #pragma unroll
@@ -266,10 +239,7 @@ launch_backward_persistent(
     all.dw = left.to.dw;
     all.gh0 = p.gh0;
     all.gc0 = p.gc0;
-    all.done = reinterpret_cast<uint32_t *>(left.carry);
-    status = status_of(cudaMemsetAsync(
-        all.done, 0, static_cast<size_t>(ceil_div(p.N, 16) * ceil_div(p.H, 8)) * sizeof(uint32_t),
-        reinterpret_cast<cudaStream_t>(stream)));
+    status = mark_unwritten(left.to.dw, p.S * p.N * p.H * kGates<kCell>, stream);
     if (status.kind) {
         return true;
     }

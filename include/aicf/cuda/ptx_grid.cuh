@@ -7,27 +7,6 @@
 
 namespace aicf::ptx {
 
-// The word, and with it all that was written before it was released.
-__device__ inline uint32_t
-load_acquire(const uint32_t *from)
-{
-    uint32_t word;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                 : "=r"(word)
-                 : "l"(__cvta_generic_to_global(from))
-                 : "memory");
-    return word;
-}
-
-// The word, after all that this thread wrote or has seen written.
-__device__ inline void
-store_release(uint32_t *to, uint32_t word)
-{
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
-                 "r"(word)
-                 : "memory");
-}
-
 // 16 bytes that another block may have written during this launch: never out of the L1.
 __device__ inline void
 load_shared_by_grid(const void *from, uint32_t (&word)[4])
@@ -36,6 +15,18 @@ load_shared_by_grid(const void *from, uint32_t (&word)[4])
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                  : "l"(__cvta_generic_to_global(from))
                  : "memory");
+}
+
+// A word of such.
+__device__ inline uint32_t
+load_shared_by_grid(const void *from)
+{
+    uint32_t word;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+                 : "=r"(word)
+                 : "l"(__cvta_generic_to_global(from))
+                 : "memory");
+    return word;
 }
 
 // A word that other blocks may read during this launch.
