@@ -48,6 +48,7 @@ def bytes_beside_device_code(module: Path, scratch: Path) -> int:
 LARGER = {"cast": 240_000, "cross_entropy": 108_000, "gemm": 180_000, "max_pool2d": 145_000}
 LARGER |= {"conv2d_i8": 150_000, "gemm_i8": 120_000}
 LARGER |= {"conv2d": 165_000, "conv2d_dx": 158_000, "conv2d_dw": 112_000}
+LARGER |= {op + way: 165_000 for op in ("rnn_tanh", "gru", "lstm") for way in ("", "_bwd")}
 LARGER |= dict.fromkeys(("add", "max", "min", "mul", "softmax", "sub", "sum", "where"), 125_000)
 
 
