@@ -29,6 +29,7 @@ PAGES = {
     "Guests": "guests.md",
     "torch": "torch.md",
     "jax": "jax.md",
+    "Graphs": "compiler.md",
     "Building": "building.md",
     "The C side": "c-api.md",
     "What a call costs": "cost.md",
