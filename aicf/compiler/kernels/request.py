@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aicf.compiler.ir.node import Node, Value
-from aicf.compiler.ir.types import TensorType
+from aicf.compiler.ir.text import split
+from aicf.compiler.ir.types import TensorType, parse
 from aicf.table import Param, Row, Table, Variant
 
 from .key import Subject, order_text, sizes_text
@@ -102,8 +104,34 @@ class Request:
         )
 
     def __str__(self) -> str:
-        shown = [_shown(x) for x in self.tensors if x is not None]
-        return f"{self.row.name}({', '.join([*shown, *(f'{k}={v}' for k, v in self.options)])})"
+        """What `parse` reads: "gemm(f32[64, 64], f32[64, 32], act=relu)"."""
+        tensors = list(self.tensors)
+        while tensors and tensors[-1] is None:
+            tensors.pop()
+        options = (f"{name}={_word(value)}" for name, value in self.options)
+        return f"{self.row.name}({', '.join([*map(_shown, tensors), *options])})"
+
+    @classmethod
+    def parse(cls, table: Table, text: str) -> Request:
+        """Raises ValueError, or LookupError of an op that the table does not have."""
+        name, opening, inside = text.strip().partition("(")
+        if not opening or not inside.endswith(")"):
+            raise ValueError(f"{text!r} is no call; one is written as add(f32[64, 64], f32[64])")
+        row = table[name.strip()]
+        placed: list[Operand] = []
+        named: dict[str, Any] = {}
+        for part in split(inside[:-1]):
+            key, equals, value = part.partition("=")
+            if equals:
+                named[key.strip()] = _parsed(row, key.strip(), value.strip())
+            elif named or len(placed) == len(row.tensors):
+                raise ValueError(f"{text!r}: {part.strip()!r} is one operand too many")
+            else:
+                placed.append(_operand(part.strip()))
+        for p in row.attrs:
+            if p.required and p.name not in named:
+                raise ValueError(f"{text!r}: {row.name} needs {p.name}=")
+        return cls.of(row, *placed, **named)
 
 
 def _kept(row: Row, options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -181,6 +209,38 @@ def _of_operand(x: Any) -> Operand:
 
 
 def _shown(x: Operand) -> str:
+    if x is None:
+        return "None"
     if isinstance(x, tuple):
         return f"[{', '.join(map(_shown, x))}]"
-    return f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+    return str(TensorType(x.dtype, x.shape, x.strides, x.device))
+
+
+def _word(value: Any) -> str:
+    """Words are written bare."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def _operand(text: str) -> Operand:
+    from aicf_rt import Spec
+
+    if text == "None":
+        return None
+    if text.startswith("[") and text.endswith("]"):
+        return tuple(_operand(part.strip()) for part in split(text[1:-1]))
+    found = parse(text)
+    if not isinstance(found, TensorType):
+        raise ValueError(f"{text!r} is a number's type; a tensor's is written as f32[64, 64]")
+    if any(not isinstance(n, int) for n in found.shape):
+        raise ValueError(f"{text!r}: its sizes must be numbers")
+    return Spec(found.shape, found.dtype, strides=found.strides, device=found.device)
+
+
+def _parsed(row: Row, name: str, text: str) -> Any:
+    """The value of an option; of an optional tensor its type."""
+    if name in {p.name for p in row.tensors}:
+        return _operand(text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text  # a word
