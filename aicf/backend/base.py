@@ -108,11 +108,21 @@ class AicfBackend:
         Raises Unsupported; a prepared call has no fallback."""
         return self.table[op].bind(*args, **options)
 
-    def run(self, calls: Sequence[Any]) -> None:
-        """Launches prepared calls, one after another."""
+    def run(self, calls: Sequence[Any], names: Sequence[str] = ()) -> None:
+        """Launches prepared calls, one after another. Where ranges are on, each in one of its own,
+        called by `names`, else by its op, its kernel and the line of the program that runs them."""
+        if nvtx.is_on():
+            self._run_in_ranges(calls, names)
+            return
         from aicf_rt import run
 
         run(calls if isinstance(calls, list | tuple) else list(calls))
+
+    def _run_in_ranges(self, calls: Sequence[Any], names: Sequence[str]) -> None:
+        line = caller()
+        for i, call in enumerate(calls):
+            with nvtx.range(names[i] if names else f"{call.op} {call.kernel} {line}"):
+                call()
 
     # ---- memory --------------------------------------------------------------------------------
 

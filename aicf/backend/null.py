@@ -11,6 +11,7 @@ from typing import Any
 
 from aicf.table import Row
 
+from . import nvtx
 from .base import AicfBackend
 from .report import caller
 from .tensors import dtype_of
@@ -126,7 +127,10 @@ class NullBackend(AicfBackend):
         named = dict(zip((p.name for p in (*row.tensors, *row.outs)), args, strict=False))
         return NullCall(self, row, named | options)
 
-    def run(self, calls: Sequence[Any]) -> None:
+    def run(self, calls: Sequence[Any], names: Sequence[str] = ()) -> None:
+        if nvtx.is_on():
+            self._run_in_ranges(calls, names)
+            return
         for call in calls:
             call()
 

@@ -1,7 +1,7 @@
 """Ranges for profilers: around each op, named by the op, its kernel and the line of the program.
 
-On by `AICF_NVTX=1`, or within `with aicf.nvtx():`. The ranges go through NVTX, by the package
-`nvtx`, else by torch; a profiler (nsys, ncu) is told of them by NVTX itself.
+On by `AICF_NVTX=1`, or within `with aicf.nvtx():`. They go through NVTX, by the package `nvtx` in
+the domain "aicf", else by torch; NVTX tells the profiler that started the process (nsys, ncu).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_PACKAGES = ("nvtx", "torch.cuda.nvtx")
+_DOMAIN = "aicf"
 
 
 class _State(threading.local):
@@ -54,19 +54,35 @@ def range(text: str) -> Iterator[None]:
 
 
 def _calls() -> tuple[Callable[[str], Any], Callable[[], Any]]:
+    """How a range begins and ends; looked for once."""
     global _found
     if _found is None:
-        _found = _search()
+        _found = _of_package() or _of_torch()
+    if _found is None:
+        raise ImportError(
+            "ranges need the package nvtx: pip install nvtx, or leave AICF_NVTX unset"
+        )
     return _found
 
 
-def _search() -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    for name in _PACKAGES:
-        try:
-            package = importlib.import_module(name)
-        except ImportError:
-            continue
-        push = getattr(package, "push_range", None) or package.range_push
-        pop = getattr(package, "pop_range", None) or package.range_pop
-        return push, pop
-    raise ImportError("ranges need the package nvtx: pip install nvtx, or leave AICF_NVTX unset")
+def _of_package() -> tuple[Callable[[str], Any], Callable[[], Any]] | None:
+    try:
+        package = importlib.import_module("nvtx")
+    except ImportError:
+        return None
+
+    def push(text: str) -> None:
+        package.push_range(text, domain=_DOMAIN)
+
+    def pop() -> None:
+        package.pop_range(domain=_DOMAIN)
+
+    return push, pop
+
+
+def _of_torch() -> tuple[Callable[[str], Any], Callable[[], Any]] | None:
+    try:
+        module = importlib.import_module("torch.cuda.nvtx")
+    except ImportError:
+        return None
+    return module.range_push, module.range_pop
