@@ -1,6 +1,6 @@
 # What people do with a build: test it, look at it, pack it.
 .PHONY: all help clean bootstrap demo docs test test-gpu py-ft test-ft check check-table promises format dist profile \
-    release new-op bench-gil bench-opgen bench-gpu bench-cpu bench-launch bench-calls sanitize
+    release new-op bench-gil bench-opgen bench-gpu bench-cpu bench-launch bench-calls bench-compiler sanitize
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile make/work.mk | expand -t 20
@@ -70,6 +70,9 @@ bench-launch: ## what a launch costs the host, by the runtime and past it, on a 
 	@$(MAKE) --no-print-directory run-bench-launch
 run-bench-launch: all
 	@$(PYTHON) bench/launch.py $(B) $(GEN)/include docs/measurements/launch.json
+
+bench-compiler: all ## what a step of a network costs the host, beside torch, on a GPU: compiler.json
+	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler --json docs/measurements/compiler.json
 
 bench-calls: all ## what a call costs, beside who is called alike: docs/measurements/calls-*.json
 	@$(PYTHON) -m bench.calls --build $(B) --generated $(GEN) --json docs/measurements

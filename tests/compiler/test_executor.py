@@ -1,13 +1,14 @@
-"""Graphs run op by op and replayed: the same bits, what changes between runs, what must be refused."""
+"""Graphs run op by op and replayed: the same bits, what changes between runs, what is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import aicf
 import numpy as np
 import pytest
+
+import aicf
 from aicf.backend.cpu import CpuBackend
 from aicf.backend.null import NullBackend
 from aicf.compiler.ir.graph import Graph
@@ -28,7 +29,8 @@ def mlp(x: Any, y: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
 def forward() -> Graph:
     p = aicf.param
     params = p("f32[8, 16]"), p("f32[16]"), p("f32[16, 3]"), p("f32[3]")
-    return aicf.trace(mlp, "f32[N, 8]", "i64[N]", *params, symbols={"N": (1, 64)})
+    graph: Graph = aicf.trace(mlp, "f32[N, 8]", "i64[N]", *params, symbols={"N": (1, 64)})
+    return graph
 
 
 def weights(seed: int = 0) -> dict[str, Array]:
@@ -124,10 +126,12 @@ def test_inputs_are_read_where_they_lie(mode: str) -> None:
     x, y = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     for _ in range(2):
         a, b = run(x, y)
-        assert (np.asarray(a) == x.T + y).all() and (np.asarray(b) == 2 * x.T[1:]).all()
+        assert (np.asarray(a) == x.T + y).all()
+        assert (np.asarray(b) == 2 * x.T[1:]).all()
         x += 10  # the same array with other numbers
         a, b = run(x, y)
-        assert (np.asarray(a) == x.T + y).all() and (np.asarray(b) == 2 * x.T[1:]).all()
+        assert (np.asarray(a) == x.T + y).all()
+        assert (np.asarray(b) == 2 * x.T[1:]).all()
         x, y = x.copy() - 3, y.copy()  # other arrays
 
 
@@ -158,7 +162,8 @@ def test_no_run_overwrites_what_another_gave(mode: str) -> None:
     kept = [run(x, y) for x, y in given]
     for (x, y), gradients in zip(given, kept, strict=True):
         for a, b in zip(gradients, run(x, y), strict=True):
-            assert a is not b and (np.asarray(a) == np.asarray(b)).all()
+            assert a is not b
+            assert (np.asarray(a) == np.asarray(b)).all()
 
 
 @promise
@@ -171,8 +176,10 @@ def test_outputs_that_are_read_or_viewed_are_copied() -> None:
     x = np.eye(2, dtype="f4")
     first = run(x)
     again = run(x + 1)
-    assert (np.asarray(first[0]) == 2 * x).all() and (np.asarray(first[1]) == 4 * x).all()
-    assert (np.asarray(first[2]) == 2 * x).all() and first[3] is x
+    assert (np.asarray(first[0]) == 2 * x).all()
+    assert (np.asarray(first[1]) == 4 * x).all()
+    assert (np.asarray(first[2]) == 2 * x).all()
+    assert first[3] is x
     assert (np.asarray(again[0]) == 2 * x + 2).all()
     reused = ExecutorV2(run.graph, CpuBackend(), outputs="reused")
     assert reused(x)[0] is reused(x)[0]
@@ -186,13 +193,15 @@ def test_params_are_updated_where_they_lie() -> None:
     run(x, y, lr=0.1)
     w = run.param("w1")
     run.load("w1", np.zeros((8, 16), "f4"))
-    assert run.param("w1") is w and not np.asarray(w).any()
+    assert run.param("w1") is w
+    assert not np.asarray(w).any()
     run(x, y, lr=0.1)
     assert np.asarray(run.param("b2")).any()
     mine = np.ones((8, 16), "f4")
     run.adopt("w1", mine)
     run(x, y, lr=0.5)
-    assert (mine != 1).any() and run.param("w1") is mine
+    assert (mine != 1).any()
+    assert run.param("w1") is mine
 
 
 @promise
@@ -232,7 +241,8 @@ def test_kernels_are_the_selectors() -> None:
     x, y = next(batches(1))
     run = ExecutorV2(forward(), backend, params=weights(), selector=Selector(backend.info))
     chosen = dict.fromkeys(name for _, name in run.kernels(x, y))
-    assert chosen and "fallback" not in chosen
+    assert chosen
+    assert "fallback" not in chosen
     assert float(run(x, y)) > 0
 
 
@@ -278,7 +288,8 @@ def test_what_no_kernel_takes_falls_back_and_is_counted(mode: str) -> None:
     for i in range(3):
         x = np.full(3, i, "f4")
         assert np.allclose(np.asarray(run(x)), np.exp(2 * x) * x)
-    assert "exp" in str(backend.report()) and "no kernel of this device" in str(backend.report())
+    assert "exp" in str(backend.report())
+    assert "no kernel of this device" in str(backend.report())
     with pytest.raises(aicf_rt.Unsupported, match="no kernel of this device takes it"):
         ExecutorV2(graph, Without(strict=True), mode=mode)(np.ones(3, "f4"))  # type: ignore[arg-type]
 
