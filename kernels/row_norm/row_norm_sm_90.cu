@@ -218,6 +218,7 @@ __launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / r
     whole_cluster(const operands<T> p)
 {
     whole_cluster_team team;
+    rows::begin();
     body<kMostPacks, 1>(p, team);
 }
 
@@ -234,7 +235,7 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
     if constexpr (sizeof(T) == 2) { // of f32 such rows are all for `pass`
         if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
             L <= kMostBlocks / parts) {
-            return launch_cluster(
+            return rows::start_clusters(
                 whole_cluster<T>, static_cast<unsigned>(L) * parts, static_cast<unsigned>(threads),
                 parts, stream, p);
         }

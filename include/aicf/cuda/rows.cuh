@@ -162,6 +162,32 @@ launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
     return launch_waiting(kernel, blocks, static_cast<unsigned>(block), 0, stream, p);
 }
 
+// Launches `kernel`, which calls begin() before it touches memory, by clusters of `size` blocks.
+template <typename P>
+aicf_status
+start_clusters(
+    void (*kernel)(P), unsigned blocks, unsigned threads, unsigned size, aicf_stream stream, P p)
+{
+    void *pointers[] = {&p};
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = size;
+    attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(blocks);
+    how.blockDim = dim3(threads);
+    how.stream = reinterpret_cast<cudaStream_t>(stream);
+    how.attrs = attributes;
+    how.numAttrs = launches_overlap() ? 2 : 1;
+    cudaError_t error = cudaLaunchKernelExC(&how, reinterpret_cast<const void *>(kernel), pointers);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
+
 // The same by clusters. Requires n * item <= 16 * kBlockPacks * kClusterBlocks.
 template <typename P>
 aicf_status
@@ -183,7 +209,7 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     p.shape.share = static_cast<int>(ceil_div(ceil_div(packs, parts), kLinePacks) * kLinePacks);
     unsigned blocks = static_cast<unsigned>(p.shape.count * parts);
     unsigned threads = threads_for(p.shape.share, each);
-    return aicf::launch_cluster(kernel, blocks, threads, parts, stream, p);
+    return start_clusters(kernel, blocks, threads, static_cast<unsigned>(parts), stream, p);
 }
 
 // Whether rows are for blocks that stay: none would fit into less, and each block has some.
@@ -340,6 +366,7 @@ launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
         cluster(const operands<T> p)                                         \
     {                                                                        \
         rows::cluster_team team;                                             \
+        rows::begin();                                                       \
         body<most, 1>(p, team);                                              \
     }
 
