@@ -13,8 +13,7 @@ launch(const operands<T> &p, aicf_stream stream)
     constexpr int kItem = static_cast<int>(sizeof(T));
     if constexpr (kItem == 2) {
         if (rows::may_stay(p.shape, kItem)) {
-            return rows::launch_stay<operands<T>>(
-                {stay<T, 8>, stay<T, 7>, stay<T, 4>}, kItem, p, stream);
+            return rows::launch_stay<operands<T>>({stay<T, 8>, stay<T, 7>}, kItem, p, stream);
         }
     }
     return rows::launch_cluster(cluster<T>, kItem, kMostPacks, p, stream);

@@ -212,24 +212,26 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     return start_clusters(kernel, blocks, threads, static_cast<unsigned>(parts), stream, p);
 }
 
-// Whether rows are for blocks that stay: none would fit into less, and each block has some.
+constexpr int64_t kManyRows = 16; // of a multiprocessor
+
+// Whether rows are for blocks that stay: none would fit into less, and each block has some; many,
+// where clusters of two blocks would have them, which come and go as they are done.
 inline bool
 may_stay(const shape &s, int item)
 {
     int64_t packs = int64_t{s.n} * item / kPackBytes, most = kThreads * int64_t{kStayPacks};
+    int64_t least = packs <= 2 * kBlockPacks ? kManyRows : 3;
     return packs > kBlockPacks && packs + kLinePacks - 1 <= most &&
-           s.count >= 3 * multiprocessors() * (kThreads / threads_for(packs, kStayPacks));
+           s.count >= least * multiprocessors();
 }
 
-// The kernels `stay` of an op, by the packs of a thread: of 8 the next row is on its way, of less
-// the next two.
+// The kernels `stay` of an op, by the packs of a thread: of 8 the next row is on its way, of 7 the
+// next two.
 template <typename P> struct staying {
-    void (*eight)(P), (*seven)(P), (*four)(P);
+    void (*eight)(P), (*seven)(P);
 };
 
 constexpr int kMostShared = 225 << 10; // bytes of a block on sm_90, beside what it shares otherwise
-constexpr int64_t kFewRows = 16;       // of a multiprocessor: then the first and the last count
-
 // How many rows on one starts at the same place of a line.
 inline int64_t
 period_of(const shape &s, int item)
@@ -242,25 +244,22 @@ period_of(const shape &s, int item)
 }
 
 // Each block has rows that start at the same place of a line: a multiple of the period of them.
-// Where a row is long, or where there are few, a multiprocessor has one at a time.
+// A multiprocessor has two at a time, of long rows one.
 template <typename P>
 aicf_status
 launch_stay(const staying<P> &k, int item, P p, aicf_stream stream)
 {
     int64_t packs = int64_t{p.shape.n} * item / kPackBytes, period = period_of(p.shape, item);
-    int64_t machine = multiprocessors();
     p.shape.lines = deal_by_lines(p.shape, item, packs, kThreads * int64_t{kStayPacks});
     packs += p.shape.lines ? kLinePacks - 1 : 0;
     int each = static_cast<int>(ceil_div(packs, kThreads));
-    if (each * 2 <= kStayPacks && p.shape.count >= kFewRows * machine) {
-        each = kStayPacks;
-    }
+    each = each * 2 <= kStayPacks ? kStayPacks : each;
     unsigned threads = threads_for(packs, each);
-    int64_t blocks = machine * (kThreads / threads);
+    int64_t blocks = multiprocessors() * (kThreads / threads);
     blocks = blocks < period ? period : blocks / period * period;
     blocks = blocks < p.shape.count ? blocks : p.shape.count;
-    int held = each <= 4 ? 4 : each <= 7 ? 7 : 8;
-    void (*kernel)(P) = held == 4 ? k.four : held == 7 ? k.seven : k.eight;
+    int held = each <= 7 ? 7 : 8;
+    void (*kernel)(P) = held == 7 ? k.seven : k.eight;
     aicf_status status = allow_shared(kernel, kMostShared);
     if (status.kind) {
         return status;
