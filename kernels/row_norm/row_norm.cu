@@ -46,8 +46,8 @@ __launch_bounds__(kStreamBlock) stream(const operands<T> p, int64_t N)
     bool moved = false;
 
     if (kCentred && N > 0) {
-        float seen[1][1] = {{look(row, N)}};
-        begin_near(seen, t);
+        float seen[1][1] = {{to_f32(look(row, N))}};
+        begin_near<T>(seen, t);
     }
     do {
         float sums[1][2] = {};
@@ -59,7 +59,7 @@ __launch_bounds__(kStreamBlock) stream(const operands<T> p, int64_t N)
             }
         });
         team.reduce(sums, rows::add{});
-        t[0].settle(sums[0], p.share, p.eps);
+        t[0].template settle<T>(sums[0], p.share, p.eps);
     } while (t[0].again(moved));
 
     bool packed = rows::same_phase(row, static_cast<const T *>(out));

@@ -5,9 +5,9 @@
 // streamed twice.
 //
 // The sums of x - k and of its square are taken about a k near the mean: that of 16 elements from
-// all over the row. Where the mean is further from k than the standard deviation, which would cost
-// the variance digits, they are taken again about the mean that was found; where squares overflow,
-// of the row scaled down, which is exact.
+// all over the row, of 16 bits of 4. Where the mean is further from k than the standard deviation,
+// of 16 bits than two of them, which would cost the variance digits, they are taken again about the
+// mean that was found; where squares overflow, of the row scaled down, which is exact.
 #ifndef AICF_KERNELS_ROW_NORM_CUH
 #define AICF_KERNELS_ROW_NORM_CUH
 
@@ -44,6 +44,11 @@ template <typename T> struct operands {
 // below what 16 bits have.
 constexpr float kFewDeviations = 8.0f;
 
+// Elements that `near` is the mean of, and the square of how many standard deviations it may be
+// off.
+template <typename T> constexpr int kLooks = sizeof(T) == 2 ? 4 : 16;
+template <typename T> constexpr float kFar = sizeof(T) == 2 ? 4.0f : 1.0f;
+
 // Element x becomes (x * scale - near - shift) * factor; near + shift is the mean.
 struct terms {
     float scale = 1.0f, near = 0.0f, shift = 0.0f, factor = 0.0f;
@@ -62,7 +67,7 @@ struct terms {
     }
 
     // Of the sums of the deviations and of their squares.
-    __device__ void settle(const float (&sum)[2], float share, float eps)
+    template <typename T> __device__ void settle(const float (&sum)[2], float share, float eps)
     {
         shift = kCentred ? sum[0] * share : 0.0f;
         float square = sum[1] * share; // NaN of no elements
@@ -77,7 +82,7 @@ struct terms {
             factor = NAN;
         }
         overflowed = !(sum[1] <= FLT_MAX);
-        far = kCentred && shift * shift > var;
+        far = kCentred && shift * shift > kFar<T> * var;
     }
 
     // Whether the row is to be taken again; `moved`: it was, for being far.
@@ -107,27 +112,25 @@ struct terms {
     }
 };
 
-// One of 16 elements from all over a row of N, by the thread.
-constexpr int kLooks = 16;
-
+// One of some elements from all over a row of N, by the thread.
 template <typename T>
-__device__ inline float
+__device__ inline T
 look(const T *row, int64_t N)
 {
-    return to_f32(row[threadIdx.x % kLooks * N / kLooks]);
+    return row[threadIdx.x % kLooks<T> * N / kLooks<T>];
 }
 
 // Their mean, the same in all threads of a team: it does not overflow, and is exact where they are
 // equal. Teams have at least 16 lanes of a warp.
-template <int kRows>
+template <typename T, int kRows>
 __device__ inline void
 begin_near(float (&x)[kRows][1], terms (&t)[kRows])
 {
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
-        x[r][0] *= 1.0f / kLooks;
+        x[r][0] *= 1.0f / kLooks<T>;
     }
-    rows::reduce_lanes(x, kLooks, rows::add{});
+    rows::reduce_lanes(x, kLooks<T>, rows::add{});
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
         t[r].near = x[r][0];
@@ -345,7 +348,7 @@ take(
     bool again = false;
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
-        t[r].settle(sums[r], p.share, p.eps);
+        t[r].template settle<T>(sums[r], p.share, p.eps);
         again = t[r].again(moved[r]) || again;
     }
     return __any_sync(0xffffffff, again); // teams of lanes share a warp
@@ -416,9 +419,10 @@ body(const operands<T> &p, Team &team)
 #pragma unroll
         for (int r = 0; r < kRows; r++) {
             int64_t row = team.row(r, kRows);
-            seen[r][0] = row < p.shape.count ? look(p.x + row * p.shape.n, p.shape.n) : 0.0f;
+            seen[r][0] =
+                row < p.shape.count ? to_f32(look(p.x + row * p.shape.n, p.shape.n)) : 0.0f;
         }
-        begin_near(seen, t);
+        begin_near<T>(seen, t);
     }
     if (take<false>(p, team, x, at, t, moved)) {
 #pragma unroll 1

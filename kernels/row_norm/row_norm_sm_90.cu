@@ -65,7 +65,7 @@ template <typename T> struct passing {
     {
         const T *x = p.x + mine.row(i, s) * p.shape.n;
         if (kCentred) {
-            coming = x[threadIdx.x % kLooks * static_cast<int64_t>(p.shape.n) / kLooks];
+            coming = AICF_OP::look(x, p.shape.n);
         }
         edge_coming = rows::edge_of(x, mine.at);
     }
@@ -78,7 +78,7 @@ template <typename T> struct passing {
         if (kCentred) {
             float seen[1][1] = {{to_f32(coming)}};
             terms t[1];
-            begin_near(seen, t);
+            begin_near<T>(seen, t);
             near = t[0].near;
         }
     }
@@ -152,7 +152,7 @@ template <typename T> struct passing {
         bool moved = false;
         t.near = s.parts > 1 ? near_before : near;
         T at_edge = s.parts > 1 ? edge_before : edge;
-        t.settle(sum[0], p.share, p.eps);
+        t.template settle<T>(sum[0], p.share, p.eps);
 #pragma unroll 1
         while (t.again(moved)) { // all blocks alike
             sum_by<true>(stage, at_edge, t, sum);
@@ -163,7 +163,7 @@ template <typename T> struct passing {
             }
             more.get(times, s.parts, sum);
             times++;
-            t.settle(sum[0], p.share, p.eps);
+            t.template settle<T>(sum[0], p.share, p.eps);
         }
 
         T *out = p.out + mine.row(i, s) * p.shape.n;
