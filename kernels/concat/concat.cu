@@ -5,6 +5,8 @@
 //   elements: else a warp copies parts of rows element by element, since that is fewer instructions
 //     than to put 16 bytes together from where they lie. Parts begin at sectors of out, so that
 //     none but those of two tensors is written twice
+//   runs: of many narrow rows in all a warp reads 2 KiB as they lie to shared memory, 16 bytes a
+//     thread, the next on their way meanwhile, and writes their rows from there, as elements
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
@@ -20,6 +22,10 @@ constexpr int kUnroll = 4; // chunks of a thread, of large tensors
 constexpr int kSector = 32;     // bytes that memory reads and writes at once
 constexpr int kLoads = 16;      // of a thread that are on their way at once; of 8 bytes half of it
 constexpr int64_t kTurn = 2560; // bytes of a warp, about, of large tensors
+
+constexpr int kRun = 2048; // bytes that a warp reads at once
+constexpr int kRuns = 4;   // of a warp
+constexpr int64_t kMostRuns = (int64_t{1} << 31) - kWarps * kRuns * kRun; // bytes of a tensor
 
 constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
 constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
@@ -202,6 +208,131 @@ copy_elements(const source &s, const place &p, uint32_t block, int turns, bool t
     }
 }
 
+// ---- runs ---------------------------------------------------------------------------------------
+
+// Bytes of a tensor, counted from the boundary before its first on, in a warp's shared memory and
+// on their way there.
+template <typename T> struct run {
+    static constexpr int kPacks = kRun / kPackBytes / kWarp;
+
+    char *memory;
+    const char *x; // the boundary
+    int begin, end;
+
+    words held[kPacks];
+
+    // Of pack u of this lane.
+    __device__ int offset(int first, int u) const
+    {
+        return first + (u * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kPackBytes;
+    }
+
+    __device__ bool whole(int at) const
+    {
+        return at >= begin && at + kPackBytes <= end;
+    }
+
+    __device__ void load(int first)
+    {
+#pragma unroll
+        for (int u = 0; u < kPacks; u++) {
+            int at = offset(first, u);
+            if (whole(at)) {
+                held[u] = load_words(x + at);
+            }
+        }
+    }
+
+    // Also what a tensor begins or ends with, which is no whole pack.
+    __device__ void put(int first)
+    {
+#pragma unroll
+        for (int u = 0; u < kPacks; u++) {
+            int at = offset(first, u);
+            if (whole(at)) {
+                *reinterpret_cast<words *>(memory + at - first) = held[u];
+                continue;
+            }
+#pragma unroll 1
+            for (int i = 0; i < kPackBytes; i += static_cast<int>(sizeof(T))) {
+                if (at + i >= begin && at + i < end) {
+                    *reinterpret_cast<T *>(memory + at - first + i) =
+                        *reinterpret_cast<const T *>(x + at + i);
+                }
+            }
+        }
+    }
+};
+
+// Writes at most `n` bytes by a warp, up to four lines from a sector of out on; returns how many.
+template <typename T>
+__device__ inline int
+write_some(char *to, const char *from, int n, bool truth)
+{
+    constexpr int kItem = sizeof(T), kLines = 4;
+    int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % kSector);
+    n = min(n, kLines * kWarp * kItem - before);
+    int at = static_cast<int>(threadIdx.x % kWarp) - before / kItem, left = n / kItem - at;
+    T *out = reinterpret_cast<T *>(to) + at;
+    const T *x = reinterpret_cast<const T *>(from) + at;
+    T held[kLines];
+#pragma unroll
+    for (int i = 0; i < kLines; i++) {
+        if (left > i * kWarp && (i > 0 || at >= 0)) {
+            held[i] = x[i * kWarp];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kLines; i++) {
+        if (left > i * kWarp && (i > 0 || at >= 0)) {
+            out[i * kWarp] = truth ? static_cast<T>(held[i] != 0) : held[i];
+        }
+    }
+    return n;
+}
+
+// kRuns neighbouring runs a warp.
+template <typename T>
+__device__ inline void
+copy_runs(words *memory, const source &s, const place &p, uint32_t block, bool truth = false)
+{
+    int warp = static_cast<int>(threadIdx.x) / kWarp, width = static_cast<int>(s.width);
+    int phase = static_cast<int>(reinterpret_cast<uintptr_t>(s.x) % kPackBytes);
+    int end = phase + static_cast<int>(s.rows) * width;
+    int first = (static_cast<int>(block) * kWarps + warp) * (kRuns * kRun);
+    if (first >= end) {
+        return;
+    }
+    run<T> r = {reinterpret_cast<char *>(memory) + warp * kRun, s.x - phase, phase, end, {}};
+    r.load(first);
+
+    int at = first > phase ? first - phase : 0; // in the tensor
+    int row = at / width, column = at - row * width;
+    int in_run = at + phase - first;
+    char *to = p.out + row * p.pitch;
+#pragma unroll 1
+    for (int turn = 0; turn < kRuns && first < end; turn++, first += kRun) {
+        __syncwarp(); // the run before is written
+        r.put(first);
+        __syncwarp();
+        if (turn + 1 < kRuns) {
+            r.load(first + kRun);
+        }
+        int there = end - first < kRun ? end - first : kRun;
+#pragma unroll 1
+        while (in_run < there) {
+            int n = min(width - column, there - in_run);
+            n = write_some<T>(to + column, r.memory + in_run, n, truth);
+            in_run += n;
+            column += n;
+            bool ends = column == width;
+            column = ends ? 0 : column;
+            to += ends ? p.pitch : 0;
+        }
+        in_run = 0;
+    }
+}
+
 // ---- kernel -------------------------------------------------------------------------------------
 
 // The tensor whose blocks have this one.
@@ -243,6 +374,25 @@ __host__ __device__ place
 place_of(const operands<kTensors> &p, int i)
 {
     return {p.out + p.start[i], p.pitch};
+}
+
+template <int kTensors>
+__global__ void
+__launch_bounds__(kBlock, 5) runs(const __grid_constant__ operands<kTensors> p)
+{
+    __shared__ words memory[kWarps * kRun / kPackBytes];
+    ptx::let_next_launch_begin();
+    int i = tensor_of(p, blockIdx.x);
+    source s = source_of(p, i);
+    place to = place_of(p, i);
+    uint32_t block = blockIdx.x - p.first[i];
+    ptx::wait_for_launch_before();
+    switch (p.item) {
+    case 1: return copy_runs<uint8_t>(memory, s, to, block, p.truth);
+    case 2: return copy_runs<uint16_t>(memory, s, to, block);
+    case 4: return copy_runs<uint32_t>(memory, s, to, block);
+    default: return copy_runs<uint64_t>(memory, s, to, block);
+    }
 }
 
 template <int kTensors, int kChunks, int kLines>
@@ -352,6 +502,41 @@ launch_lines(operands<kTensors> *p, aicf_stream stream)
                                       static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
 }
 
+// Whether runs do: large calls of narrow rows that are no whole chunks.
+template <int kTensors>
+bool
+takes_runs(const operands<kTensors> &p)
+{
+    bool whole = true;
+    for (int i = 0; i < p.count; i++) {
+        source s = source_of(p, i);
+        whole = whole && place_of(p, i).whole(s);
+        if (int64_t{p.rows} * s.width > kMostRuns) {
+            return false;
+        }
+    }
+    return !whole;
+}
+
+template <int kTensors>
+aicf_status
+launch_runs(operands<kTensors> *p, aicf_stream stream)
+{
+    int64_t blocks = 0;
+    for (int i = 0; i < p->count; i++) {
+        p->first[i] = static_cast<uint32_t>(blocks);
+        int64_t bytes = int64_t{p->rows} * source_of(*p, i).width;
+        int64_t phase = reinterpret_cast<uintptr_t>(p->x[i]) % kPackBytes;
+        blocks += ceil_div(phase + bytes, kWarps * kRuns * kRun);
+    }
+    p->first[p->count] = static_cast<uint32_t>(blocks);
+    p->density = static_cast<float>(p->count) / static_cast<float>(blocks);
+    return blocks > kMostBlocks
+               ? status_of(cudaErrorInvalidConfiguration)
+               : launch_waiting(
+                     runs<kTensors>, static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
+}
+
 template <int kTensors, int kChunks>
 aicf_status
 launch_some(const joined &j, progress *at, aicf_stream stream)
@@ -369,6 +554,9 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     }
     bool most = kChunks > 1 && (j.item == 2 || j.item == 4);
     int64_t line = kWarp * j.item, width = (p.start[p.count] - p.start[0]) / p.count;
+    if (kChunks > 1 && width <= 4 * line - kSector && takes_runs(p)) {
+        return launch_runs(&p, stream);
+    }
     return width <= 4 * line - kSector      ? launch_lines<kTensors, kChunks, 4>(&p, stream)
            : !most || width < 2 * 16 * line ? launch_lines<kTensors, kChunks, 8>(&p, stream)
                                             : launch_lines<kTensors, kUnroll, 16>(&p, stream);

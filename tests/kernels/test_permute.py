@@ -152,6 +152,19 @@ def test_many_narrow_rows(device: str, dtype: str) -> None:
 
 
 @pytest.mark.promise("KERNELS-concat-axes")
+@pytest.mark.parametrize("dtype", [*SIZES, "bool"])
+def test_so_many_narrow_rows_that_they_are_read_as_they_lie(device: str, dtype: str) -> None:
+    """20 MB: some at odd addresses, one with rows of many lines, one of few elements."""
+    each = 1031 * 97 * DTYPES[dtype].itemsize
+    widths = [97] * (20_000_000 // each) + [1, 515, 32]
+    xs = [
+        random((1031, width), dtype, device, "odd" if i % 7 == 3 else "dense", i)
+        for i, width in enumerate(widths)
+    ]
+    check_concat(xs, dtype, 1)
+
+
+@pytest.mark.promise("KERNELS-concat-axes")
 def test_a_negative_axis(device: str) -> None:
     xs = along(1, (3, 4), "f32", device)
     out = poisoned((4, 7, 10), "f32", device)
