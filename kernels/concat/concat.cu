@@ -12,22 +12,17 @@
 #include <aicf_ops/concat.h>
 
 #include <aicf/cuda/launch.cuh>
-#include <aicf/cuda/numeric.cuh>
+
+#include "runs.cuh"
 
 namespace aicf::concat {
 
-constexpr int kBlock = 256, kWarp = 32, kWarps = kBlock / kWarp;
 constexpr int kUnroll = 4; // chunks of a thread, of large tensors
 
-constexpr int kSector = 32;     // bytes that memory reads and writes at once
-constexpr int kLoads = 16;      // of a thread that are on their way at once; of 8 bytes half of it
 constexpr int64_t kTurn = 2560; // bytes of a warp, about, of large tensors
 
-constexpr int kRun = 2048; // bytes that a warp reads at once
-constexpr int kRuns = 4;   // of a warp
-constexpr int64_t kMostRuns = (int64_t{1} << 31) - kWarps * kRuns * kRun; // bytes of a tensor
-
-constexpr int64_t kEnoughBlocks = 1056;       // fill the largest machines at 8 a multiprocessor
+constexpr int64_t kSmall = 1 << 20;           // bytes that fill no machine
+constexpr int64_t kEnoughBlocks = 8;          // of a multiprocessor
 constexpr int64_t kWord = int64_t{1} << 31;   // a tensor's chunks are fewer
 constexpr int64_t kWidest = int64_t{1} << 30; // bytes of a row of a tensor; a multiple of any chunk
 
@@ -44,294 +39,6 @@ template <int kTensors> struct operands {
     int64_t start[kTensors + 1];
     const char *x[kTensors];
 };
-
-// The rows of one tensor.
-struct source {
-    const char *x;
-    uint32_t width, rows;
-};
-
-// Where they go.
-struct place {
-    char *out;
-    int64_t pitch;
-
-    // Chunks of x are chunks of out.
-    __host__ __device__ bool whole(const source &s) const
-    {
-        uint64_t all = reinterpret_cast<uintptr_t>(s.x) | reinterpret_cast<uintptr_t>(out) |
-                       s.width | static_cast<uint64_t>(s.rows > 1 ? pitch : 0);
-        return all % kPackBytes == 0;
-    }
-};
-
-// Parts of a row, of kLines elements a lane: it begins up to a sector less an element before its
-// first byte.
-template <int kLines>
-__host__ __device__ uint32_t
-parts_of(const source &s, int item)
-{
-    return (s.width + (kSector - item) + (kLines * kWarp * item - 1)) / (kLines * kWarp * item);
-}
-
-// Where in rows of `each` chunks or parts one is, and its way to others.
-struct counter {
-    uint32_t row, k, each;
-    uint32_t rows, rest; // of a step
-
-    __device__ counter(uint32_t each, uint32_t first, uint32_t step) : each(each)
-    {
-        row = first / each;
-        k = first - row * each;
-        rows = step / each;
-        rest = step - rows * each;
-    }
-
-    __device__ void step()
-    {
-        row += rows;
-        k += rest;
-        if (k >= each) {
-            k -= each;
-            row++;
-        }
-    }
-};
-
-// ---- chunks -------------------------------------------------------------------------------------
-
-__device__ inline words
-as_truth(words x)
-{
-#pragma unroll
-    for (uint32_t &word : x.word) {
-        word = __vsetne4(word, 0); // 1 in each byte that is not 0
-    }
-    return x;
-}
-
-template <int kChunks>
-__device__ inline void
-copy_whole(const source &s, const place &p, uint32_t block, bool truth)
-{
-    uint32_t first = block * (kBlock * kChunks) + threadIdx.x;
-    counter c(s.width / kPackBytes, first, kBlock);
-    words held[kChunks];
-    char *to[kChunks];
-    bool there[kChunks];
-#pragma unroll
-    for (int u = 0; u < kChunks; u++, c.step()) {
-        there[u] = c.row < s.rows;
-        to[u] = p.out + c.row * p.pitch + int64_t{c.k} * kPackBytes;
-        if (there[u]) {
-            held[u] = load_words(s.x + (int64_t{first} + u * kBlock) * kPackBytes);
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kChunks; u++) {
-        if (there[u]) {
-            store_bytes<kPackBytes>(to[u], truth ? as_truth(held[u]) : held[u]);
-        }
-    }
-}
-
-// ---- elements -----------------------------------------------------------------------------------
-
-// A lane's elements of a part of a row, between their loads and their stores.
-template <typename T, int kLines> struct part {
-    T *to;
-    int at, left; // the first's place in the row; elements from it on to the row's end
-    T held[kLines];
-
-    // Only the first line begins before the row.
-    __device__ bool mine(int line) const
-    {
-        return left > line * kWarp && (line > 0 || at >= 0);
-    }
-
-    __device__ void load(const source &s, const place &p, const counter &c)
-    {
-        constexpr unsigned kItem = sizeof(T);
-        char *start = p.out + c.row * p.pitch;
-        unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(start)) % kSector;
-        at = static_cast<int>(c.k * (kLines * kWarp) + threadIdx.x % kWarp - before / kItem);
-        left = c.row < s.rows ? static_cast<int>(s.width / kItem) - at : 0;
-        to = reinterpret_cast<T *>(start) + at;
-        const char *x = s.x + static_cast<uint64_t>(c.row) * s.width;
-        const T *from = reinterpret_cast<const T *>(x) + at;
-#pragma unroll
-        for (int i = 0; i < kLines; i++) {
-            if (mine(i)) {
-                held[i] = from[i * kWarp];
-            }
-        }
-    }
-
-    __device__ void store(bool truth) const
-    {
-#pragma unroll
-        for (int i = 0; i < kLines; i++) {
-            if (mine(i)) {
-                to[i * kWarp] = truth ? static_cast<T>(held[i] != 0) : held[i];
-            }
-        }
-    }
-};
-
-// Parts of a warp at once.
-template <int kChunks, int kLines>
-__host__ __device__ constexpr int
-parts_at_once(int item)
-{
-    int parts = kLoads / kLines / (item > 4 ? 2 : 1);
-    return kChunks == 1 || parts < 1 ? 1 : parts;
-}
-
-template <typename T, int kChunks, int kLines>
-__device__ inline void
-copy_elements(const source &s, const place &p, uint32_t block, int turns, bool truth = false)
-{
-    constexpr int kParts = parts_at_once<kChunks, kLines>(sizeof(T));
-    uint32_t first = block * (kWarps * kParts * turns) + threadIdx.x / kWarp;
-    counter c(parts_of<kLines>(s, sizeof(T)), first, kWarps);
-#pragma unroll 1
-    for (int turn = 0; turn < turns && c.row < s.rows; turn++) {
-        part<T, kLines> parts[kParts];
-#pragma unroll
-        for (int u = 0; u < kParts; u++, c.step()) {
-            parts[u].load(s, p, c);
-        }
-#pragma unroll
-        for (int u = 0; u < kParts; u++) {
-            parts[u].store(truth);
-        }
-    }
-}
-
-// ---- runs ---------------------------------------------------------------------------------------
-
-// Bytes of a tensor, counted from the boundary before its first on, in a warp's shared memory and
-// on their way there.
-template <typename T> struct run {
-    static constexpr int kPacks = kRun / kPackBytes / kWarp;
-
-    char *memory;
-    const char *x; // the boundary
-    int begin, end;
-
-    words held[kPacks];
-
-    // Of pack u of this lane.
-    __device__ int offset(int first, int u) const
-    {
-        return first + (u * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kPackBytes;
-    }
-
-    __device__ bool whole(int at) const
-    {
-        return at >= begin && at + kPackBytes <= end;
-    }
-
-    __device__ void load(int first)
-    {
-#pragma unroll
-        for (int u = 0; u < kPacks; u++) {
-            int at = offset(first, u);
-            if (whole(at)) {
-                held[u] = load_words(x + at);
-            }
-        }
-    }
-
-    // Also what a tensor begins or ends with, which is no whole pack.
-    __device__ void put(int first)
-    {
-#pragma unroll
-        for (int u = 0; u < kPacks; u++) {
-            int at = offset(first, u);
-            if (whole(at)) {
-                *reinterpret_cast<words *>(memory + at - first) = held[u];
-                continue;
-            }
-#pragma unroll 1
-            for (int i = 0; i < kPackBytes; i += static_cast<int>(sizeof(T))) {
-                if (at + i >= begin && at + i < end) {
-                    *reinterpret_cast<T *>(memory + at - first + i) =
-                        *reinterpret_cast<const T *>(x + at + i);
-                }
-            }
-        }
-    }
-};
-
-// Writes at most `n` bytes by a warp, up to four lines from a sector of out on; returns how many.
-template <typename T>
-__device__ inline int
-write_some(char *to, const char *from, int n, bool truth)
-{
-    constexpr int kItem = sizeof(T), kLines = 4;
-    int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % kSector);
-    n = min(n, kLines * kWarp * kItem - before);
-    int at = static_cast<int>(threadIdx.x % kWarp) - before / kItem, left = n / kItem - at;
-    T *out = reinterpret_cast<T *>(to) + at;
-    const T *x = reinterpret_cast<const T *>(from) + at;
-    T held[kLines];
-#pragma unroll
-    for (int i = 0; i < kLines; i++) {
-        if (left > i * kWarp && (i > 0 || at >= 0)) {
-            held[i] = x[i * kWarp];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < kLines; i++) {
-        if (left > i * kWarp && (i > 0 || at >= 0)) {
-            out[i * kWarp] = truth ? static_cast<T>(held[i] != 0) : held[i];
-        }
-    }
-    return n;
-}
-
-// kRuns neighbouring runs a warp.
-template <typename T>
-__device__ inline void
-copy_runs(words *memory, const source &s, const place &p, uint32_t block, bool truth = false)
-{
-    int warp = static_cast<int>(threadIdx.x) / kWarp, width = static_cast<int>(s.width);
-    int phase = static_cast<int>(reinterpret_cast<uintptr_t>(s.x) % kPackBytes);
-    int end = phase + static_cast<int>(s.rows) * width;
-    int first = (static_cast<int>(block) * kWarps + warp) * (kRuns * kRun);
-    if (first >= end) {
-        return;
-    }
-    run<T> r = {reinterpret_cast<char *>(memory) + warp * kRun, s.x - phase, phase, end, {}};
-    r.load(first);
-
-    int at = first > phase ? first - phase : 0; // in the tensor
-    int row = at / width, column = at - row * width;
-    int in_run = at + phase - first;
-    char *to = p.out + row * p.pitch;
-#pragma unroll 1
-    for (int turn = 0; turn < kRuns && first < end; turn++, first += kRun) {
-        __syncwarp(); // the run before is written
-        r.put(first);
-        __syncwarp();
-        if (turn + 1 < kRuns) {
-            r.load(first + kRun);
-        }
-        int there = end - first < kRun ? end - first : kRun;
-#pragma unroll 1
-        while (in_run < there) {
-            int n = min(width - column, there - in_run);
-            n = write_some<T>(to + column, r.memory + in_run, n, truth);
-            in_run += n;
-            column += n;
-            bool ends = column == width;
-            column = ends ? 0 : column;
-            to += ends ? p.pitch : 0;
-        }
-        in_run = 0;
-    }
-}
 
 // ---- kernel -------------------------------------------------------------------------------------
 
@@ -562,11 +269,21 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
                                             : launch_lines<kTensors, kUnroll, 16>(&p, stream);
 }
 
+// Whether blocks of several chunks a thread fill the current device.
+static bool
+is_large(const joined &j)
+{
+    int64_t bytes = j.rows * j.pitch;
+    int processors = 0;
+    return bytes >= kSmall && !count_processors(&processors).kind &&
+           bytes >= processors * kEnoughBlocks * kBlock * kUnroll * kPackBytes;
+}
+
 template <int kTensors>
 aicf_status
 launch_all(const joined &j, aicf_stream stream)
 {
-    bool large = j.rows * j.pitch >= kEnoughBlocks * kBlock * kUnroll * kPackBytes;
+    bool large = is_large(j);
     progress at = {};
     while (at.tensor < j.xs.count) {
         aicf_status status = large ? launch_some<kTensors, kUnroll>(j, &at, stream)

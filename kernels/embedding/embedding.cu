@@ -13,9 +13,10 @@
 namespace aicf::embedding {
 
 constexpr int kBlock = 128;
-// So many packs in all fill the machine. Of more a thread has two or four: each waits for its index
-// first, so that with one pack a thread too few bytes are on their way.
-constexpr int64_t kMany = 132 * 2048;
+// So many packs a multiprocessor fill the machine. Of more a thread has two or four: each waits for
+// its index first, so that with one pack a thread too few bytes are on their way.
+constexpr int64_t kMany = 2048;
+constexpr int64_t kFew = 65536; // in all, which fill none
 // A NaN as f32, and as each of two 16-bit floats.
 constexpr uint32_t kNaN = 0x7fffffff;
 
@@ -95,6 +96,18 @@ __launch_bounds__(kBlock) scalar(const __grid_constant__ operands<I> p)
     move<1, Unit>(p);
 }
 
+// Packs of a thread, of so many in all.
+static int
+packs_of_thread(int64_t packs)
+{
+    int processors = 0;
+    if (packs < kFew || count_processors(&processors).kind) {
+        return 1;
+    }
+    int64_t many = processors * kMany;
+    return packs >= 4 * many ? 4 : packs >= many ? 2 : 1;
+}
+
 template <int kItem, typename I>
 aicf_status
 launch(
@@ -104,7 +117,7 @@ launch(
     using element = std::conditional_t<kItem == 4, uint32_t, uint16_t>;
     bool whole = D * kItem % kPackBytes == 0 && phase_of(weight) == 0 && phase_of(out) == 0;
     int64_t units = whole ? D * kItem / kPackBytes : D;
-    int each = !whole ? 1 : A * units >= 4 * kMany ? 4 : A * units >= kMany ? 2 : 1;
+    int each = whole ? packs_of_thread(A * units) : 1;
     int64_t strips = ceil_div(units, each);
     operands<I> p = {weight, idx, out, V, units, digits_of(strips, A * strips), A * strips};
     return launch_waiting(
