@@ -63,7 +63,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/embedding_bwd/few.cuh", "few<T"): {"embedding_bwd": "few"},
     ("kernels/gemm/padded.cuh", "lines"): {},  # for sm_90a, which has no PTX
     ("kernels/gemm/turned.cuh", "turn"): {},
-    ("include/aicf/cuda/conv.cuh", "sum_parts<true"): {},
+    ("include/aicf/cuda/conv.cuh", "kernel"): {},
 }
 # These read what was there before the op's first launch, which is not early, and write later.
 READ_FIRST = re.compile(r"\d(normalise|gradient|scaled)_packs")

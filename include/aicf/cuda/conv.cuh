@@ -252,6 +252,28 @@ out_of_part(const problem<T> &p, digits by_m, digits by_n, int64_t i)
     return p.out + where + n * p.out_n + i * p.out_group;
 }
 
+// Sum i of the parts from `first` on, every kStep-th, in their order; eight are asked for at once.
+template <int kStep, typename T>
+__device__ inline float
+add_parts(const problem<T> &p, int first, int64_t i, int64_t count)
+{
+    constexpr int kAtOnce = 8;
+    float sum = 0.0f;
+    for (int split = first; split < p.splits; split += kAtOnce * kStep) {
+        float x[kAtOnce];
+#pragma unroll
+        for (int k = 0; k < kAtOnce; k++) {
+            int at = split + k * kStep;
+            x[k] = at < p.splits ? p.parts[at * count + i] : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < kAtOnce; k++) {
+            sum += x[k];
+        }
+    }
+    return sum;
+}
+
 // The sums of the splits' parts, in their order. kEarly: waits for the launch that made them.
 template <bool kEarly, typename T>
 __global__ void
@@ -265,43 +287,34 @@ sum_parts(const __grid_constant__ problem<T> p, digits by_m, digits by_n)
     if (i >= count) {
         return;
     }
-    float sum = 0.0f;
-#pragma unroll 8
-    for (int split = 0; split < p.splits; split++) {
-        sum += p.parts[split * count + i];
-    }
-    *out_of_part(p, by_m, by_n, i) = of_f32<T>(sum);
+    *out_of_part(p, by_m, by_n, i) = of_f32<T>(add_parts<1>(p, 0, i, count));
 }
 
-// Of many parts of few sums: a warp has each kSumWarps-th part of 32 sums, then the warps' are
-// added in order.
-constexpr int kSumWarps = 32, kSumLanes = 32;
+// Of many parts of few sums: a warp has each kWarps-th part of 32 sums, then the warps' are added
+// in order.
+constexpr int kSumLanes = 32;
 
-template <typename T>
+template <int kWarps, bool kEarly, typename T>
 __global__ void
-__launch_bounds__(kSumWarps *kSumLanes)
+__launch_bounds__(kWarps *kSumLanes)
     sum_many_parts(const __grid_constant__ problem<T> p, digits by_m, digits by_n)
 {
-    __shared__ float room[kSumWarps][kSumLanes];
+    __shared__ float room[kWarps][kSumLanes];
+    if constexpr (kEarly) {
+        ptx::wait_for_launch_before();
+    }
     int lane = static_cast<int>(threadIdx.x) % kSumLanes;
     int warp = static_cast<int>(threadIdx.x) / kSumLanes;
     int64_t count = p.M * p.N * p.groups;
     int64_t i = static_cast<int64_t>(blockIdx.x) * kSumLanes + lane;
-    float sum = 0.0f;
-    if (i < count) {
-#pragma unroll 8
-        for (int split = warp; split < p.splits; split += kSumWarps) {
-            sum += p.parts[split * count + i];
-        }
-    }
-    room[warp][lane] = sum;
+    room[warp][lane] = i < count ? add_parts<kWarps>(p, warp, i, count) : 0.0f;
     __syncthreads();
     if (warp > 0 || i >= count) {
         return;
     }
-    sum = 0.0f;
+    float sum = 0.0f;
 #pragma unroll
-    for (int other = 0; other < kSumWarps; other++) {
+    for (int other = 0; other < kWarps; other++) {
         sum += room[other][lane];
     }
     *out_of_part(p, by_m, by_n, i) = of_f32<T>(sum);
@@ -311,25 +324,31 @@ template <typename T>
 aicf_status
 launch_sum_parts(const problem<T> &p, aicf_stream stream)
 {
-    constexpr int kMany = 64;
+    constexpr int kMany = 64, kWarps = 32;
     int64_t count = p.M * p.N * p.groups;
     bool many = p.splits > kMany;
     return aicf::launch(
-        many ? sum_many_parts<T> : sum_parts<false, T>,
+        many ? sum_many_parts<kWarps, false, T> : sum_parts<false, T>,
         static_cast<unsigned>(ceil_div(count, many ? kSumLanes : kSumThreads)),
-        many ? kSumWarps * kSumLanes : kSumThreads, 0, stream, p, digits_of(p.M, count),
+        many ? kWarps * kSumLanes : kSumThreads, 0, stream, p, digits_of(p.M, count),
         digits_of(p.N, count));
 }
 
-// Of at most a few tens of parts, behind a launch that lets the next one begin.
+// Of at most a few tens of parts, behind a launch that lets the next one begin. Eight warps share
+// the parts of sums that are too few for a thread each to ask for enough at once.
 template <typename T>
 aicf_status
 launch_sum_parts_early(const problem<T> &p, aicf_stream stream)
 {
+    constexpr int kMany = 16, kWarps = 8;
+    constexpr int64_t kFew = 65536;
+    static_assert(kWarps * kSumLanes == kSumThreads, "one size of blocks");
     int64_t count = p.M * p.N * p.groups;
+    bool many = p.splits > kMany && count <= kFew;
+    auto kernel = many ? sum_many_parts<kWarps, true, T> : sum_parts<true, T>;
     return launch_waiting(
-        sum_parts<true, T>, static_cast<unsigned>(ceil_div(count, kSumThreads)), kSumThreads, 0,
-        stream, p, digits_of(p.M, count), digits_of(p.N, count));
+        kernel, static_cast<unsigned>(ceil_div(count, many ? kSumLanes : kSumThreads)), kSumThreads,
+        0, stream, p, digits_of(p.M, count), digits_of(p.N, count));
 }
 
 // As many as the table's workspace is for, each a multiple of `slab` deep.
