@@ -5,6 +5,8 @@
 #ifndef AICF_CONV2D_DX_SCATTERED_CUH
 #define AICF_CONV2D_DX_SCATTERED_CUH
 
+#include <utility>
+
 #include "../conv2d/windows.cuh"
 
 namespace aicf::conv2d_dx {
@@ -156,9 +158,11 @@ launch_scattered(aicf_conv *convs, int count, aicf_stream stream)
     if (status.kind || count == 0) {
         return status;
     }
-    std::stable_sort(convs, convs + count, [](const aicf_conv &a, const aicf_conv &b) {
-        return a.y.taps * a.x.taps > b.y.taps * b.x.taps;
-    });
+    for (int k = 1; k < count; k++) { // by insertion: what std sorts by needs a C++ library
+        for (int i = k; i > 0 && aicf_conv_depth(&convs[i - 1]) < aicf_conv_depth(&convs[i]); i--) {
+            std::swap(convs[i - 1], convs[i]);
+        }
+    }
     const int64_t for_square = clocks<square>(convs, count, processors, 1000);
     const int64_t for_low = clocks<low>(convs, count, processors, 750);
     const int64_t for_narrow = clocks<narrow>(convs, count, processors, 750);
