@@ -230,7 +230,7 @@ launch_direct(const aicf_conv &c, aicf_stream stream)
         return aicf_ok();
     }
     const aicf_conv along = forwards(c);
-    strip_way way = strip_way_of<T>(along);
+    strip_way way = strip_way_of(along);
     if (way.step != 0) {
         return way.packs ? launch_strips_of_packs<T>(along, way, stream)
                          : launch_strips_of_columns<T>(along, way, stream);
@@ -338,7 +338,7 @@ launch_direct_places(const aicf_conv &c, void *workspace, aicf_stream stream)
     if (count == 0) {
         return aicf_ok();
     }
-    const strip_way way = strip_way_of<T>(c);
+    const strip_way way = strip_way_of(c);
     if (way.step != 0 && p.K > 0) {
         int64_t most = ceil_div(p.K, kLeastOfStrips), filling = kPartsOfStrips / count, parts = 0;
         filling = filling > kMost ? filling : kMost;

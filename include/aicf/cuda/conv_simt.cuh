@@ -11,7 +11,6 @@
 #include <algorithm>
 
 #include <aicf/cuda/conv.cuh>
-#include <aicf/cuda/copy_engine.cuh>
 
 namespace aicf::AICF_OP {
 

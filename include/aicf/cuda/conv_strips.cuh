@@ -1,12 +1,13 @@
 // Depthwise convolutions (see conv.h) of 3 x 3 taps side by side that step by 1 or 2: a thread
 // makes a strip of rows at one column, of one channel or of 8 bytes of channels that lie side by
 // side, so that an element of the field is fetched once for its three taps of a column; accumulated
-// in f32. All that a strip reads is asked for before any of it is used. Bound by bytes.
+// in f32. All that a strip reads is asked for before any of it is used, then what the thread's next
+// one reads, as far as the L2. Bound by bytes.
 #ifndef AICF_CUDA_CONV_STRIPS_CUH
 #define AICF_CUDA_CONV_STRIPS_CUH
 
 #include <aicf/cuda/conv.cuh>
-#include <aicf/cuda/copy_engine.cuh>
+#include <aicf/cuda/ptx.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -29,9 +30,9 @@ constexpr int kStripReads = (kStripRows<kLanes, kStep> - 1) * kStep + kSide;
 // A block walks a part of the places, which are columns of strips. Where threads have packs of
 // channels, neighbours have those of one column, 2^packs_log of them, and `chunks` of blocks share
 // a part; else neighbours have columns, and each output has places of its own.
-template <typename T> struct strip_problem {
-    const T *field, *factor, *bias; // bias may be NULL
-    T *out;
+struct strip_problem {
+    const void *field, *factor, *bias; // bias may be NULL
+    void *out;
     float *parts; // of sums over places: f32 [part][output][tap]
     divider chunks, columns, strips, outputs, by_m;
     uint32_t places, depth;  // depth: of a part
@@ -60,7 +61,7 @@ template <typename T, int kLanes, int kStep> struct strip {
     words held[kReads][kSide];
     int row, column, image;
 
-    __device__ void find(const strip_problem<T> &p, uint32_t place)
+    __device__ void find(const strip_problem &p, uint32_t place)
     {
         column = static_cast<int>(take_digit(place, p.columns));
         row = static_cast<int>(take_digit(place, p.strips)) * kRows;
@@ -68,7 +69,7 @@ template <typename T, int kLanes, int kStep> struct strip {
     }
 
     // `field`: of the channel.
-    __device__ void load(const strip_problem<T> &p, const T *field)
+    __device__ void load(const strip_problem &p, const T *field)
     {
         int y = p.first[0] + row * kStep, x = p.first[1] + column * kStep;
         const int64_t step = kLanes > 1 ? p.field_strides[3] : 1;
@@ -88,10 +89,26 @@ template <typename T, int kLanes, int kStep> struct strip {
         }
     }
 
-    // Of the outs or, over places, of what lies like them.
-    __device__ T *outs(const strip_problem<T> &p, int output) const
+    // On its way to the L2: the strip's own column, as its neighbours are other threads'.
+    __device__ void fetch_ahead(const strip_problem &p, const T *field) const
     {
-        return p.out + image * p.out_strides[0] + output * p.out_strides[1] +
+        constexpr int kOwn = kSide / 2;
+        int y = p.first[0] + row * kStep, x = p.first[1] + column * kStep + kOwn;
+        const T *at = field + image * p.field_strides[0] + y * p.field_strides[2] +
+                      (kLanes > 1 ? x * p.field_strides[3] : x);
+        bool there = static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1]);
+#pragma unroll
+        for (int i = 0; i < kReads; i++, at += p.field_strides[2]) {
+            if (there && static_cast<unsigned>(y + i) < static_cast<unsigned>(p.size[0])) {
+                ptx::prefetch_l2(at);
+            }
+        }
+    }
+
+    // Of the outs or, over places, of what lies like them.
+    __device__ T *outs(const strip_problem &p, int output) const
+    {
+        return static_cast<T *>(p.out) + image * p.out_strides[0] + output * p.out_strides[1] +
                row * p.out_strides[2] + column * p.out_strides[3];
     }
 
@@ -106,7 +123,7 @@ struct strip_walk {
     uint32_t first, end, step;
     int output; // where threads have packs of channels
 
-    template <int kLanes, typename T> __device__ static strip_walk of(const strip_problem<T> &p)
+    template <int kLanes> __device__ static strip_walk of(const strip_problem &p)
     {
         uint32_t thread = threadIdx.x, part = blockIdx.x, packs = 1u << p.packs_log;
         uint32_t chunk = take_digit(part, p.chunks);
@@ -127,12 +144,12 @@ template <typename T, int kLanes> struct strip_weights {
     static constexpr int kPitch = kStripPacks * kLanes + 4; // turns the banks from tap to tap
     float of[kNine][kPitch];
 
-    __device__ void load(const strip_problem<T> &p, int first)
+    __device__ void load(const strip_problem &p, int first)
     {
         int count = kNine * (kLanes << p.packs_log);
         for (int i = static_cast<int>(threadIdx.x); i < count; i += kStripThreads) {
             int channel = i / kNine, tap = i % kNine;
-            const T *at = p.factor + (first + channel) * p.factor_group +
+            const T *at = static_cast<const T *>(p.factor) + (first + channel) * p.factor_group +
                           tap / kSide * p.factor_strides[2] + tap % kSide * p.factor_strides[3];
             of[tap][channel] = first + channel < p.channels ? to_f32(*at) : 0.0f;
         }
@@ -142,7 +159,7 @@ template <typename T, int kLanes> struct strip_weights {
 template <typename T, int kLanes, int kStep>
 __device__ inline void
 make_strip(
-    const strip_problem<T> &p, const strip<T, kLanes, kStep> &x, const float (&w)[kNine][kLanes],
+    const strip_problem &p, const strip<T, kLanes, kStep> &x, const float (&w)[kNine][kLanes],
     const float (&bias)[kLanes], int output)
 {
     constexpr int kRows = kStripRows<kLanes, kStep>;
@@ -178,7 +195,7 @@ make_strip(
 template <int kLanes, int kStep, typename T>
 __global__ void
 __launch_bounds__(kStripThreads, kStripBlocks)
-    strips_of_packs(const __grid_constant__ strip_problem<T> p)
+    strips_of_packs(const __grid_constant__ strip_problem p)
 {
     __shared__ __align__(kPackBytes) strip_weights<T, kLanes> weights;
     strip_walk walk = strip_walk::of<kLanes>(p);
@@ -196,15 +213,20 @@ __launch_bounds__(kStripThreads, kStripBlocks)
     if (p.bias && walk.output < p.channels) {
 #pragma unroll
         for (int c = 0; c < kLanes; c++) {
-            bias[c] = to_f32(p.bias[walk.output + c]);
+            bias[c] = to_f32(static_cast<const T *>(p.bias)[walk.output + c]);
         }
     }
-    const T *field = p.field + walk.output;
+    const T *field = static_cast<const T *>(p.field) + walk.output;
 #pragma unroll 1
     for (uint32_t place = walk.first; place < walk.end; place += walk.step) {
         strip<T, kLanes, kStep> x;
         x.find(p, place);
         x.load(p, field);
+        if (place + walk.step < walk.end) {
+            strip<T, kLanes, kStep> next;
+            next.find(p, place + walk.step);
+            next.fetch_ahead(p, field);
+        }
         make_strip(p, x, w, bias, walk.output);
     }
 }
@@ -213,7 +235,7 @@ __launch_bounds__(kStripThreads, kStripBlocks)
 template <int kStep, typename T>
 __global__ void
 __launch_bounds__(kStripThreads, kStripBlocks)
-    strips_of_columns(const __grid_constant__ strip_problem<T> p)
+    strips_of_columns(const __grid_constant__ strip_problem p)
 {
     uint32_t i = blockIdx.x * kStripThreads + threadIdx.x;
     if (i >= p.places) {
@@ -225,10 +247,11 @@ __launch_bounds__(kStripThreads, kStripBlocks)
     int output = static_cast<int>(take_digit(image, p.outputs));
     x.image = static_cast<int>(image);
     int group = static_cast<int>(divide(static_cast<uint32_t>(output), p.by_m));
-    x.load(p, p.field + group * p.field_strides[1]);
-    const T *factor = p.factor + group * p.factor_group +
+    x.load(p, static_cast<const T *>(p.field) + group * p.field_strides[1]);
+    const T *factor = static_cast<const T *>(p.factor) + group * p.factor_group +
                       (output - group * static_cast<int>(p.by_m.divisor)) * p.factor_strides[0];
-    float w[kNine][1], bias[1] = {p.bias ? to_f32(p.bias[output]) : 0.0f};
+    const T *biases = static_cast<const T *>(p.bias);
+    float w[kNine][1], bias[1] = {biases ? to_f32(biases[output]) : 0.0f};
 #pragma unroll
     for (int tap = 0; tap < kNine; tap++) {
         w[tap][0] =
@@ -243,7 +266,7 @@ __launch_bounds__(kStripThreads, kStripBlocks)
 template <typename T, int kLanes, int kStep>
 __device__ inline void
 add_places(
-    const strip_problem<T> &p, const strip_walk &walk, const T *field, int output,
+    const strip_problem &p, const strip_walk &walk, const T *field, int output,
     float (&sums)[kNine][kLanes])
 {
     constexpr int kRows = kStripRows<kLanes, kStep>;
@@ -257,6 +280,18 @@ add_places(
 #pragma unroll
         for (int r = 0; r < kRows; r++, at += p.out_strides[2]) {
             g[r] = load_inside<kLaneBytes<T, kLanes>>(at, x.row + r < p.rows);
+        }
+        if (place + walk.step < walk.end) {
+            strip<T, kLanes, kStep> next;
+            next.find(p, place + walk.step);
+            next.fetch_ahead(p, field);
+            const T *dense = next.outs(p, output);
+#pragma unroll
+            for (int r = 0; r < kRows; r++, dense += p.out_strides[2]) {
+                if (next.row + r < p.rows) {
+                    ptx::prefetch_l2(dense);
+                }
+            }
         }
 #pragma unroll
         for (int i = 0; i < kStripReads<kLanes, kStep>; i++) { // rows of the field
@@ -282,13 +317,14 @@ add_places(
 template <int kLanes, int kStep, typename T>
 __global__ void
 __launch_bounds__(kStripThreads, kStripBlocks)
-    sums_of_packs(const __grid_constant__ strip_problem<T> p)
+    sums_of_packs(const __grid_constant__ strip_problem p)
 {
     __shared__ float room[kNine * kLanes][kStripThreads];
     strip_walk walk = strip_walk::of<kLanes>(p);
     int thread = static_cast<int>(threadIdx.x), packs = 1 << p.packs_log;
     float sums[kNine][kLanes] = {};
-    add_places<T, kLanes, kStep>(p, walk, p.field + walk.output, walk.output, sums);
+    const T *field = static_cast<const T *>(p.field) + walk.output;
+    add_places<T, kLanes, kStep>(p, walk, field, walk.output, sums);
 #pragma unroll
     for (int k = 0; k < kNine * kLanes; k++) {
         room[k][thread] = sums[k / kLanes][k % kLanes];
@@ -314,7 +350,7 @@ __launch_bounds__(kStripThreads, kStripBlocks)
 template <int kStep, typename T>
 __global__ void
 __launch_bounds__(kStripThreads, kStripBlocks)
-    sums_of_columns(const __grid_constant__ strip_problem<T> p)
+    sums_of_columns(const __grid_constant__ strip_problem p)
 {
     constexpr int kWarp = 32, kWarps = kStripThreads / kWarp;
     __shared__ float room[kNine][kWarps];
@@ -322,7 +358,8 @@ __launch_bounds__(kStripThreads, kStripBlocks)
     int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
     int group = static_cast<int>(divide(static_cast<uint32_t>(walk.output), p.by_m));
     float sums[kNine][1] = {};
-    add_places<T, 1, kStep>(p, walk, p.field + group * p.field_strides[1], walk.output, sums);
+    const T *field = static_cast<const T *>(p.field) + group * p.field_strides[1];
+    add_places<T, 1, kStep>(p, walk, field, walk.output, sums);
 #pragma unroll
     for (int k = 0; k < kNine; k++) {
 #pragma unroll
@@ -386,17 +423,16 @@ strip_step(const aicf_conv &c)
 }
 
 // Whether threads take channels that lie side by side, in both tensors, on 8 bytes.
-template <typename T>
-bool
+inline bool
 lies_beside(const aicf_conv &c)
 {
-    constexpr int64_t kLanes = kBeside<T>;
-    bool whole = c.m == 1 && c.groups % kLanes == 0 && c.field_strides[1] == 1 &&
+    const int64_t lanes = 8 / c.item;
+    bool whole = c.m == 1 && c.groups % lanes == 0 && c.field_strides[1] == 1 &&
                  c.out_strides[1] == 1 && reinterpret_cast<uintptr_t>(c.field) % 8 == 0 &&
                  reinterpret_cast<uintptr_t>(c.out) % 8 == 0;
     for (int d = 0; d < 4; d++) {
-        whole = whole &&
-                (d == 1 || (c.field_strides[d] % kLanes == 0 && c.out_strides[d] % kLanes == 0));
+        whole =
+            whole && (d == 1 || (c.field_strides[d] % lanes == 0 && c.out_strides[d] % lanes == 0));
     }
     return whole;
 }
@@ -409,11 +445,10 @@ struct strip_way {
 };
 
 // Requires forwards(c).
-template <typename T>
-strip_way
+inline strip_way
 strip_way_of(const aicf_conv &c)
 {
-    strip_way w = {strip_step(c), lies_beside<T>(c), 0};
+    strip_way w = {strip_step(c), lies_beside(c), 0};
     w.rows = (w.packs ? 7 : 14) / (w.step == 2 ? 2 : 1);
     int64_t places = c.images * c.x.places * ceil_div(c.y.places, w.rows);
     bool narrow = places <= kNarrow / (c.m * c.groups + kStripThreads) && c.groups * c.m <= kNarrow;
@@ -423,15 +458,14 @@ strip_way_of(const aicf_conv &c)
     return w;
 }
 
-template <typename T>
-strip_problem<T>
+inline strip_problem
 strip_problem_of(const aicf_conv &c, const strip_way &way)
 {
-    strip_problem<T> p = {};
-    p.field = reinterpret_cast<const T *>(c.field);
-    p.factor = reinterpret_cast<const T *>(c.factor);
-    p.bias = static_cast<const T *>(c.bias);
-    p.out = reinterpret_cast<T *>(c.out);
+    strip_problem p = {};
+    p.field = c.field;
+    p.factor = c.factor;
+    p.bias = c.bias;
+    p.out = c.out;
     p.channels = static_cast<int>(c.m * c.groups);
     p.factor_group = c.factor_group;
     for (int d = 0; d < 4; d++) {
@@ -444,7 +478,7 @@ strip_problem_of(const aicf_conv &c, const strip_way &way)
     p.size[0] = static_cast<int>(c.y.size);
     p.size[1] = static_cast<int>(c.x.size);
     p.rows = static_cast<int>(c.y.places);
-    const int lanes = way.packs ? kBeside<T> : 1;
+    const int lanes = way.packs ? static_cast<int>(8 / c.item) : 1;
     while (way.packs && 1 << p.packs_log < kStripPacks && lanes << p.packs_log < p.channels) {
         p.packs_log++;
     }
@@ -459,9 +493,8 @@ strip_problem_of(const aicf_conv &c, const strip_way &way)
 }
 
 // Parts of the places, at most `most`, so that all of a device's blocks run at once.
-template <typename T>
-aicf_status
-split_strips(strip_problem<T> &p, int64_t most, int64_t &parts)
+inline aicf_status
+split_strips(strip_problem &p, int64_t most, int64_t &parts)
 {
     int processors = 0;
     aicf_status status = count_processors(&processors);
@@ -478,7 +511,7 @@ template <typename T>
 aicf_status
 launch_strips_of_packs(const aicf_conv &c, const strip_way &way, aicf_stream stream)
 {
-    strip_problem<T> p = strip_problem_of<T>(c, way);
+    strip_problem p = strip_problem_of(c, way);
     int64_t parts = 0;
     aicf_status status = split_strips(p, kNarrow, parts);
     if (status.kind) {
@@ -494,7 +527,7 @@ template <typename T>
 aicf_status
 launch_strips_of_columns(const aicf_conv &c, const strip_way &way, aicf_stream stream)
 {
-    strip_problem<T> p = strip_problem_of<T>(c, way);
+    strip_problem p = strip_problem_of(c, way);
     p.places *= static_cast<uint32_t>(p.channels);
     auto kernel = way.step == 1 ? strips_of_columns<1, T> : strips_of_columns<2, T>;
     return aicf::launch(
@@ -509,7 +542,7 @@ launch_strip_sums(
     const aicf_conv &c, const strip_way &way, float *workspace, int64_t most, int64_t &parts,
     aicf_stream stream)
 {
-    strip_problem<T> p = strip_problem_of<T>(c, way);
+    strip_problem p = strip_problem_of(c, way);
     aicf_status status = split_strips(p, most, parts);
     if (status.kind) {
         return status;

@@ -141,6 +141,13 @@ load_often(const void *from, uint32_t (&word)[4])
         : "l"(__cvta_generic_to_global(from)));
 }
 
+// The line of the L2 that holds an element, on its way there.
+__device__ inline void
+prefetch_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
+}
+
 // 16 bytes to global memory by one instruction.
 __device__ inline void
 store_global(void *p, const uint32_t (&x)[4])
