@@ -24,9 +24,10 @@ using namespace wgmma;
 // The problem as the device sees it: M outputs by N channels and taps, the channels innermost,
 // which is how the gradient lies.
 struct window_plan {
-    int m, n, n_tiles, tiles, panels; // panels: of n
-    int slabs, depth;                 // of all places; of a split
-    int rows, columns;                // of places
+    int m, n, n_tiles, tiles, panels;         // panels: of n
+    int slabs, depth;                         // of all places; of a split
+    int rows, columns;                        // of places
+    int step_images, step_rows, step_columns; // from a slab's first place to the next one's
     int first_y, first_x, step_y, step_x;
     int taps_x, dilation_y, dilation_x, channel_panels;
     float *parts; // [split][m][n]; NULL where there is one split, whose sums go to the out
@@ -52,35 +53,47 @@ window_job_of(const window_plan &p)
 
 // ---- the producer -------------------------------------------------------------------------------
 
-// One thread. Panels beyond the last are not loaded, and what they lack reaches sums that are not
-// stored.
+// One warp, whose lanes bring a box each: what a lane needs to know of its own is found once.
+// Panels beyond the last are not loaded, and what they lack reaches sums that are not stored.
 template <class S>
 __device__ inline void
 produce(
     const gemm::shared_memory<S> &shared, const CUtensorMap *dense, const CUtensorMap *field,
     const window_plan &p, const window_job &j)
 {
+    constexpr int kBoxes = S::kRows / kPanel; // of a
+    int lane = static_cast<int>(threadIdx.x), panels = min(S::kPanels, p.panels - j.n / kPanel);
+    int own = lane - kBoxes, panel = j.n / kPanel + own;
+    int tap = panel / p.channel_panels, tap_y = tap / p.taps_x;
+    int channel = (panel - tap * p.channel_panels) * kPanel;
+    uint16_t from_x = static_cast<uint16_t>((tap - tap_y * p.taps_x) * p.dilation_x);
+    uint16_t from_y = static_cast<uint16_t>(tap_y * p.dilation_y);
+    int k = j.first * kDepth, line = k / p.columns, column = k - line * p.columns;
+    int image = line / p.rows, row = line - image * p.rows;
     ring<S::kStages> place;
-    int panels = min(S::kPanels, p.panels - j.n / kPanel);
-    for (int slab = j.first; slab < j.end; slab++, place.next()) {
-        int k = slab * kDepth, line = k / p.columns, column = k - line * p.columns;
-        int image = line / p.rows, row = line - image * p.rows;
-        int y = p.first_y + row * p.step_y, x = p.first_x + column * p.step_x;
-        ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+    for (int slab = j.first; slab < j.end; slab++, k += kDepth, place.next()) {
         uint32_t full = shared.barriers().full(place.stage);
-        ptx::barrier_expect(full, static_cast<uint32_t>(S::kABytes + panels * kPanelBytes));
-#pragma unroll
-        for (int m = 0; m < S::kRows; m += kPanel) {
-            ptx::box_load(shared.a(place.stage) + m * kRowBytes, dense, j.m + m, k, 0, full);
+        if (lane == 0) {
+            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+            ptx::barrier_expect(full, static_cast<uint32_t>(S::kABytes + panels * kPanelBytes));
         }
-        for (int i = 0; i < panels; i++) {
-            int panel = j.n / kPanel + i, tap = panel / p.channel_panels, tap_y = tap / p.taps_x;
-            int channel = (panel - tap * p.channel_panels) * kPanel;
+        __syncwarp();
+        if (lane < kBoxes) {
+            ptx::box_load(
+                shared.a(place.stage) + lane * kPanelBytes, dense, j.m + lane * kPanel, k, 0, full);
+        } else if (own < panels) {
             ptx::windows_load(
-                shared.b(place.stage) + i * kPanelBytes, field, channel, x, y, image,
-                static_cast<uint16_t>((tap - tap_y * p.taps_x) * p.dilation_x),
-                static_cast<uint16_t>(tap_y * p.dilation_y), full);
+                shared.b(place.stage) + own * kPanelBytes, field, channel,
+                p.first_x + column * p.step_x, p.first_y + row * p.step_y, image, from_x, from_y,
+                full);
         }
+        column += p.step_columns;
+        int over = column >= p.columns;
+        column -= over ? p.columns : 0;
+        row += p.step_rows + over;
+        over = row >= p.rows;
+        row -= over ? p.rows : 0;
+        image += p.step_images + over;
     }
 }
 
@@ -160,10 +173,9 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if constexpr (kMoveRegisters) {
             ptx::registers_give<40>();
         }
-        if (threadIdx.x == 0) {
+        if (threadIdx.x < 32) {
             produce<S>(shared, &dense, &field, p, j);
         }
-        __syncwarp();
     } else {
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
@@ -191,6 +203,10 @@ window_plan_of(const aicf_conv &c)
     p.slabs = static_cast<int>(ceil_div(c.images * c.y.places * c.x.places, kDepth));
     p.rows = static_cast<int>(c.y.places);
     p.columns = static_cast<int>(c.x.places);
+    const int lines = kDepth / p.columns;
+    p.step_columns = kDepth - lines * p.columns;
+    p.step_images = lines / p.rows;
+    p.step_rows = lines - p.step_images * p.rows;
     p.first_y = static_cast<int>(c.y.first);
     p.first_x = static_cast<int>(c.x.first);
     p.step_y = static_cast<int>(c.y.places > 1 ? c.y.step : 0);
