@@ -1,4 +1,4 @@
-// Gradients of gru on the matrix units, all steps in one launch (see persistent_bwd.cuh); where the
+// Gradients of gru, all steps in one launch (see persistent_bwd.cuh); where the
 // device has no room for that, step by step.
 #include <aicf_ops/gru_bwd.h>
 
@@ -45,5 +45,6 @@
             D, H, reverse, workspace, stream);                                                     \
     }
 
+LAUNCHER(float, f32)
 LAUNCHER(aicf_f16, f16)
 LAUNCHER(aicf_bf16, bf16)

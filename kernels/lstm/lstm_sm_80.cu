@@ -1,4 +1,4 @@
-// lstm on the matrix units, all steps in one launch (see persistent.cuh); where the device has no
+// lstm, all steps in one launch (see persistent.cuh); where the device has no
 // room for that, step by step.
 #include <aicf_ops/lstm.h>
 
@@ -24,5 +24,6 @@
             workspace, stream);                                                                   \
     }
 
+LAUNCHER(float, f32)
 LAUNCHER(aicf_f16, f16)
 LAUNCHER(aicf_bf16, bf16)

@@ -18,8 +18,10 @@ template <typename T> struct persistent_slopes {
     int unit_blocks, chunks, buffers, first_group;
 };
 
-template <int kUnits, int kTiles>
-using backward_shape = block_shape<1, kUnits, kTiles, 12 / kTiles, false>;
+template <typename T, int kUnits, int kTiles>
+using backward_shape = std::conditional_t<
+    sizeof(T) == 4, f32_shape<1, kUnits, kTiles>,
+    block_shape<1, kUnits, kTiles, 12 / kTiles, false>>;
 
 // Until a word of each eight of this warp's share of a row is written.
 template <typename T, typename B>
@@ -93,7 +95,7 @@ template <typename T, cell kCell, int kUnits, int kTiles>
 __global__ void
     __launch_bounds__(256, 1) backward_persistent(const __grid_constant__ persistent_slopes<T> p)
 {
-    using B = backward_shape<kUnits, kTiles>;
+    using B = backward_shape<T, kUnits, kTiles>;
     constexpr int kG = kGates<kCell>;
     extern __shared__ __align__(128) uint8_t shared[];
     float *sums = reinterpret_cast<float *>(shared);
@@ -157,7 +159,7 @@ __global__ void
             }
             float dx[kG], dn = 0.0f;
             float all = p.g_out ? dh[c] + to_f32(raw[c].g_out) : dh[c];
-            backward_cell<kCell, true>(record_of<T, kCell>(raw[c]), all, carry[c], dx, dn);
+            backward_cell<kCell, kQuick<T>>(record_of<T, kCell>(raw[c]), all, carry[c], dx, dn);
             int64_t to = time_of(p, at) * p.N * wide + gate_place[c];
 #pragma unroll
             for (int g = 0; g < kG; g++) {
@@ -190,7 +192,7 @@ template <typename T, cell kCell, int kUnits, int kTiles>
 bool
 launch_backward_units(const persistent_slopes<T> &p, aicf_stream stream, aicf_status &status)
 {
-    return launch_groups<backward_shape<kUnits, kTiles>>(
+    return launch_groups<backward_shape<T, kUnits, kTiles>>(
         backward_persistent<T, kCell, kUnits, kTiles>, p, kGates<kCell> * p.H, stream, status);
 }
 
@@ -198,16 +200,25 @@ template <typename T, cell kCell, int kTiles>
 bool
 launch_backward_tiles(const persistent_slopes<T> &p, aicf_stream stream, aicf_status &status)
 {
-    return launch_backward_units<T, kCell, 8, kTiles>(p, stream, status) ||
-           launch_backward_units<T, kCell, 16, kTiles>(p, stream, status);
+    if (launch_backward_units<T, kCell, 8, kTiles>(p, stream, status)) {
+        return true;
+    }
+    if constexpr (sizeof(T) == 2) {
+        return launch_backward_units<T, kCell, 16, kTiles>(p, stream, status);
+    }
+    return false;
 }
 
 template <typename T>
 aicf_status
 multiply_on_units(const product<T, T> &p, aicf_stream stream)
 {
-    return p.a.k_step == 1 ? multiply_along<T, T, true, false>(p, stream)
-                           : multiply_along<T, T, false, false>(p, stream);
+    if constexpr (sizeof(T) == 4) {
+        return multiply_any(p, stream);
+    } else {
+        return p.a.k_step == 1 ? multiply_along<T, T, true, false>(p, stream)
+                               : multiply_along<T, T, false, false>(p, stream);
+    }
 }
 
 // False, with no step made, where it does not fit on the device. Requires no size to be 0.

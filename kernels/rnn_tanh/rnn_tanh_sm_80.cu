@@ -1,4 +1,4 @@
-// rnn_tanh on the matrix units, all steps in one launch (see persistent.cuh); where the device has
+// rnn_tanh, all steps in one launch (see persistent.cuh); where the device has
 // no room for that, step by step.
 #include <aicf_ops/rnn_tanh.h>
 
@@ -22,5 +22,6 @@
             x, h0, w_ih, w_hh, b_ih, b_hh, out, hn, S, N, D, H, reverse, workspace, stream);      \
     }
 
+LAUNCHER(float, f32)
 LAUNCHER(aicf_f16, f16)
 LAUNCHER(aicf_bf16, bf16)

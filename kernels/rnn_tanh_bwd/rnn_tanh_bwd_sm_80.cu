@@ -1,4 +1,4 @@
-// Gradients of rnn_tanh on the matrix units, all steps in one launch (see persistent_bwd.cuh);
+// Gradients of rnn_tanh, all steps in one launch (see persistent_bwd.cuh);
 // where the device has no room for that, step by step.
 #include <aicf_ops/rnn_tanh_bwd.h>
 
@@ -44,5 +44,6 @@
             workspace, stream);                                                                   \
     }
 
+LAUNCHER(float, f32)
 LAUNCHER(aicf_f16, f16)
 LAUNCHER(aicf_bf16, bf16)
