@@ -16,6 +16,8 @@ constexpr int kDepth = 32; // k of a chunk: 16 bytes of a row in each of 4 lanes
 // Two NaNs of all ones: conversions give NaN as 0x7fff, and a step stores that for this.
 constexpr uint32_t kUnwritten = 0xffffffff;
 constexpr int kUnwrittenByte = 0xff;
+// What was filled so long ago lies in the L2 again before it is awaited: so many steps ahead.
+constexpr int kFetched = 8;
 constexpr uint32_t kMostPolls = 1 << 27; // some minutes: whoever is waited for is no more
 
 // kUnits units a block, of kLines lines of weights each; kTiles tiles of 16 rows of the batch a
@@ -211,6 +213,24 @@ put_sums(const float (&sums)[B::kTiles][B::kN][4], float *to)
     }
 }
 
+// Until a word of each eight of this warp's share of a row is written. All of the rows, awaited by
+// all blocks, are more than the L2 likes to be asked for in vain.
+template <typename T, typename B>
+__device__ inline void
+await_share(const T *row, const share_of_depth<B> &share, int depth)
+{
+    int end = share.end * kDepth < depth ? share.end * kDepth : depth;
+    int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int k = share.begin * kDepth + lane * kChunk; k < end; k += kWarp * kChunk) {
+        for (uint32_t polls = 0; ptx::load_shared_by_grid(row + k) == kUnwritten; polls++) {
+            if (polls == kMostPolls) {
+                __trap();
+            }
+        }
+    }
+    __syncwarp();
+}
+
 // The products of `count` rows of `from` with the weights, of this warp's share, to where all meet.
 template <typename T, typename B, std::enable_if_t<!B::kIsF32, int> = 0>
 __device__ inline void
@@ -225,6 +245,9 @@ multiply_rows(
         int row = i / 2 * 16 + i % 2 * 8 + lane / 4;
         // Rows beyond the batch are its last one again: nobody takes their sums.
         rows[i / 2][i % 2] = from + static_cast<int64_t>(row < count ? row : count - 1) * depth;
+    }
+    if (awaited) {
+        await_share(from, share, depth);
     }
     float sums[B::kTiles][B::kN][4] = {};
     multiply_chunks<T, B>(rows, weights, share, depth, awaited, sums);

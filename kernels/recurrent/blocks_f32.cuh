@@ -111,6 +111,9 @@ multiply_rows(
     int end = share.end * kDepth < depth ? share.end * kDepth : depth;
     float sums[B::kLaneRows] = {};
     f32_span<B> span;
+    if (awaited) {
+        await_share(from, share, depth);
+    }
     if (share.begin * kDepth < end) {
         span.ask(from, count, depth, share.begin * kDepth, end);
     }

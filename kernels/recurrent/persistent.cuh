@@ -102,6 +102,9 @@ __global__ void
             T h =
                 of_f32<T>(forward_cell<kCell, kQuick<T>>(in[c], hidden, b_n[c], carry[c], kept[c]));
             store_pair(p.out + time * state + place[c], h, place[c] >= 0);
+            if (place[c] >= 0 && at + kFetched < p.S) {
+                ptx::prefetch_l2(p.out + time_of(p, at + kFetched) * state + place[c]);
+            }
             if constexpr (kCell == cell::gru) {
                 carry[c] = to_f32(h);
             }
@@ -184,14 +187,13 @@ launch_persistent(const layer<T> &p, void *workspace, aicf_stream stream, aicf_s
     all.cn = p.cn;
     all.gates = p.gates;
     all.cells = p.cells;
-    status = mark_unwritten(p.out, p.S * p.N * p.H, stream);
-    if (status.kind) {
-        return true;
-    }
     if constexpr (sizeof(T) == 2) {
         status = multiply_along<T, float, true, true>(inputs_of<T, kCell>(p, in), stream);
     } else {
         status = multiply_any(inputs_of<T, kCell>(p, in), stream);
+    }
+    if (!status.kind) {
+        status = mark_unwritten(p.out, p.S * p.N * p.H, stream);
     }
     if (status.kind) {
         return true;

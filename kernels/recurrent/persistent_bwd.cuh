@@ -1,8 +1,7 @@
 // Gradients of recurrent layers by one launch for all steps, as persistent.cuh has it: from step to
 // step go the gradients of the gates, and a block keeps the columns of w_hh that belong to its
-// units, out of a turned copy. All of a step's gradients are more than the L2 likes to be asked for
-// in vain: a warp first awaits one word of each run of eight that it is about to read. Bound by the
-// L2.
+// units, out of a turned copy. Bound by the L2, out of which a block reads all of a step's
+// gradients.
 #ifndef AICF_RECURRENT_PERSISTENT_BWD_CUH
 #define AICF_RECURRENT_PERSISTENT_BWD_CUH
 
@@ -22,23 +21,6 @@ template <typename T, int kUnits, int kTiles>
 using backward_shape = std::conditional_t<
     sizeof(T) == 4, f32_shape<1, kUnits, kTiles>,
     block_shape<1, kUnits, kTiles, 12 / kTiles, false>>;
-
-// Until a word of each eight of this warp's share of a row is written.
-template <typename T, typename B>
-__device__ inline void
-await_share(const T *row, const share_of_depth<B> &share, int depth)
-{
-    int end = share.end * kDepth < depth ? share.end * kDepth : depth;
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    for (int k = share.begin * kDepth + lane * kChunk; k < end; k += kWarp * kChunk) {
-        for (uint32_t polls = 0; ptx::load_shared_by_grid(row + k) == kUnwritten; polls++) {
-            if (polls == kMostPolls) {
-                __trap();
-            }
-        }
-    }
-    __syncwarp();
-}
 
 // What a unit's step has for its gradient, as it lies in memory: it is asked for long before it is
 // used.
@@ -139,7 +121,6 @@ __global__ void
         float *meeting = sums + (p.buffers > 1 ? (at & 1) : 0) * (B::kSumBytes / 4);
         if (at + 1 < p.S) {
             const T *next = p.dw + (time_of(p, at + 1) * p.N + first_row) * wide;
-            await_share<T>(next, mine, static_cast<int>(wide));
             multiply_rows<T, B>(next, count, static_cast<int>(wide), weights, mine, true, meeting);
         }
         __syncthreads();
@@ -165,6 +146,10 @@ __global__ void
             for (int g = 0; g < kG; g++) {
                 bool is_n = kCell == cell::gru && g == 2;
                 store_pair(p.dw + to + g * p.H, of_f32<T>(is_n ? dn : dx[g]), place[c] >= 0);
+                if (place[c] >= 0 && at >= kFetched) {
+                    int64_t later = time_of(p, at - kFetched) * p.N * wide + gate_place[c];
+                    ptx::prefetch_l2(p.dw + later + g * p.H);
+                }
             }
             if (kCell == cell::gru && place[c] >= 0) {
 #pragma unroll
