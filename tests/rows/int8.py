@@ -94,17 +94,17 @@ def biases(t: Maker, n: int) -> torch.Tensor:
 
 
 def gemms(t: Maker) -> list[Sample]:
-    named: dict[str, Any] = {"out_scale": number(t, 37.5), "out_zero": whole(t, 3)}
+    out = number(t, 37.5), whole(t, 3)
     return [
         sample(codes(t, 3, 4), codes(t, 4, 5), dtype="i32"),
         sample(codes(t, 5, 33, signed=False), codes(t, 33, 7), number(t, 0.25), steps(t, 7),
-               whole(t, 131), biases(t, 7), act="relu", dtype="u8", **named),
-        sample(codes(t, 7, 18), codes(t, 18, 3), number(t, 0.5), steps(t, 1), whole(t, -7),
-               dtype="i8", **named),
+               whole(t, 131), biases(t, 7), *out, act="relu", dtype="u8"),
+        sample(codes(t, 7, 18), codes(t, 18, 3), number(t, 0.5), steps(t, 1), whole(t, -7), None,
+               *out, dtype="i8"),
         sample(codes(t, 2, 64), codes(t, 64, 16), number(t, 0.125), steps(t, 16),
                dtype="f32"),
         sample(codes(t, 17, 32, signed=False), codes(t, 8, 32).mT, None, steps(t, 8),
-               bias=biases(t, 8), dtype="f16"),
+               None, biases(t, 8), dtype="f16"),
         sample(codes(t, 4, 32), codes(t, 32, 8), number(t, 0.25), act="relu", dtype="bf16"),
     ]  # fmt: skip
 
