@@ -234,7 +234,7 @@ def words(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
-ENGLISH = {"min", "max"}  # bounds, and kinds of aggregates
+ENGLISH = {"min", "max", "mean", "sum"}  # bounds, and what ATen calls reductions
 TORCH = {"permute"}  # what its tensors have, and numpy's not
 
 
