@@ -210,3 +210,12 @@ def test_values_are_not_equal_by_name() -> None:
     a, b = graph.value("x"), again.value("x")
     assert isinstance(a, Value)
     assert a != b
+
+
+def test_key_of_nodes_that_differ_in_one_attribute() -> None:
+    """Which of them comes first does not matter; which of them is given back first does."""
+    a, b = "  %a: f32[3] = elu(%x, alpha=0.5)\n", "  %b: f32[3] = elu(%x, alpha=0.25)\n"
+    text = "graph g {{\n  input %x: f32[3]\n{}  return {}\n}}\n"
+    key = Graph.parse(text.format(a + b, "%a, %b")).key()
+    assert Graph.parse(text.format(b + a, "%a, %b")).key() == key
+    assert Graph.parse(text.format(a + b, "%b, %a")).key() != key

@@ -223,3 +223,15 @@ def test_a_bound_graph_is_inferred_anew() -> None:
             graph.bind({"N": value})
     with pytest.raises(IRError, match="there is no symbol M; there are N"):
         graph.bind({"M": 3})
+
+
+def test_a_bound_graph_has_the_types_that_its_symbols_said() -> None:
+    graph = Graph.parse(BASE)
+    wrong = TensorType("f32", (symbol("N", 1, 64), 4), (1, symbol("N", 1, 64)))
+    retype(graph, "e", wrong)
+    graph.nodes = graph.nodes[:2]
+    graph.outputs = []
+    with pytest.raises(IRError) as caught:
+        graph.clone().bind({"N": 3})
+    assert caught.value.rule is Rule.TYPE
+    assert "it is f32[3, 4] with N = 3, and not f32[3, 4; 1, 3]" in str(caught.value)

@@ -9,7 +9,6 @@ from typing import Any
 
 from aicf.compiler.ir import text
 from aicf.compiler.ir.graph import Graph
-from aicf.compiler.ir.memory import Memory
 from aicf.compiler.ir.node import Node, Value, values_of
 
 
@@ -55,11 +54,11 @@ def key(graph: Graph) -> str:
 
 
 def _ordered(graph: Graph) -> list[Node]:
-    """Each after what it needs; of those that could be next, the one of the least colour. Equal
+    """Each after what it reads; of those that could be next, the one of the least colour. Equal
     colours are nearly always nodes that may be exchanged; where not, two orders have two keys,
-    which costs a miss."""
+    which costs a miss. What is updated in place needs no more: the values that are read tell."""
     colour = _colours(graph)
-    needs = {n: set(_needs) for n, _needs in _dependencies(graph).items()}
+    needs = {n: {p for v in n.reads if (p := graph.producer(v))} for n in graph.nodes}
     waiting: dict[Node, list[Node]] = {n: [] for n in graph.nodes}
     for node, before in needs.items():
         for other in before:
@@ -76,24 +75,6 @@ def _ordered(graph: Graph) -> list[Node]:
             if not needs[other]:
                 heapq.heappush(ready, (colour[other], place[other], other))
     assert len(found) == len(graph.nodes), "a graph with a cycle has no key: verify() says where"
-    return found
-
-
-def _dependencies(graph: Graph) -> Mapping[Node, set[Node]]:
-    """Whose results a node reads; and of what it overwrites, who reads it before."""
-    memory = Memory(graph.table)
-    for node in graph.nodes:
-        memory.note(node)
-    found: dict[Node, set[Node]] = {n: set() for n in graph.nodes}
-    for node in graph.nodes:
-        for value in node.reads:
-            producer = graph.producer(value)
-            if producer is not None:
-                found[node].add(producer)
-        for value in (*node.reads, *node.results):
-            writer = memory.writer_of(value)
-            if writer is not None and writer is not node:
-                found[writer].add(node)
     return found
 
 
