@@ -25,16 +25,18 @@ def bind(row: Row, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> dic
     names: dict[str, Any] = dict(attributes)
     dims: dict[str, Any] = {}
     for param, described, tensor in zip(row.tensors, _described(row), tensors, strict=True):
+        test = described.get("test")
+        items = described["items" if test is None or evaluate(test, names) else "other"]
         if param.kind is Kind.LIST:
             given = [] if tensor is None else list(tensor)
             names[param.name] = given
             shapes = [t.shape for t in given if t is not None]
-            _bind_each(row, described["items"], shapes, names, dims)
+            _bind_each(row, items, shapes, names, dims)
             dims.setdefault(param.list, len(given))
         else:
             names[param.name] = tensor
             if tensor is not None:
-                _bind_one(described["items"], tuple(tensor.shape), names, dims)
+                _bind_one(items, tuple(tensor.shape), names, dims)
     for dim in row.entry["dims"]:
         name = dim["name"]
         if name in dims:

@@ -20,9 +20,6 @@ from aicf.table import Kind, Param, Row
 from . import numpy_words
 from .tensors import dtype_of, like, spec_of, to_torch, write
 
-# What ATen's functions take for a reduction's name.
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-
 
 class NoFallback(Unsupported):  # type: ignore[misc]  # of C
     """An op, or a call of it, that ATen has no word for; says which, and why that was asked."""
@@ -233,7 +230,9 @@ def _value(term: Term, names: Mapping[str, Any]) -> Any:
 def _taken(value: Any, kind: str) -> Any:
     """As a parameter of ATen's takes it: an enum's word as its number, all axes as a list."""
     if kind == "int" and isinstance(value, str):
-        return _REDUCTIONS[value]
+        from torch.nn import _reduction
+
+        return _reduction.get_enum(value)
     if kind == "List[int]" and value is None:
         return []
     return list(value) if isinstance(value, tuple) else value

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from aicf.table import BYTES, Row, Table
 
 from . import driver
 from .base import AicfBackend
 from .device import Device
-from .host import as_array
-from .tensors import dtype_of
+from .host import as_array, span_of
+from .tensors import dtype_of, strides_of
 
 # Operations that a multiprocessor does in a cycle, products and sums counted: f32, and products of
 # 16-bit matrices, by the arch's generation; NVIDIA's architecture white papers.
@@ -64,11 +66,18 @@ class CudaBackend(AicfBackend):
         return made
 
     def to_host(self, tensor: Any) -> Any:
+        """By way of all that the tensor spans, where it has gaps: only what is dense crosses."""
         import aicf_rt
 
-        host = aicf_rt.empty(tuple(tensor.shape), dtype_of(tensor))
-        aicf_rt.copy(tensor, host, stream=self._stream)
-        return as_array(host)
+        shape, strides = tuple(tensor.shape), strides_of(tensor)
+        span = None if strides is None else span_of(shape, strides)
+        if span is None or strides is None:
+            host = aicf_rt.empty(shape, dtype_of(tensor))
+            aicf_rt.copy(tensor, host, stream=self._stream)
+            return as_array(host)
+        flat = self.to_host(aicf_rt.view(tensor, (span,)))
+        steps = [s * flat.itemsize for s in strides]
+        return np.lib.stride_tricks.as_strided(flat, shape, steps).copy()
 
     def copy_into(self, tensor: Any, source: Any) -> None:
         """Both dense: only whole tensors cross to and from a device."""
@@ -83,7 +92,6 @@ class CudaBackend(AicfBackend):
 
     def fill_bytes(self, tensor: Any, byte: int) -> None:
         import aicf_rt
-        import numpy as np
 
         size = BYTES[dtype_of(tensor)]
         for n in tensor.shape:

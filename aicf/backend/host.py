@@ -40,6 +40,22 @@ def _bf16(x: Any) -> Array:
 
 
 def bytes_of(x: Any) -> Array:
-    """Of a dense tensor: all its bytes, in one dim."""
+    """Of a row-major tensor: all its bytes, in one dim. Raises ValueError of another."""
     array = as_array(x)
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{array.dtype} {array.shape}, strides {array.strides}: not row-major")
     return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+def span_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """How many elements lie from the first to the last one of a tensor with gaps, or whose dims do
+    not lie in their order; None of one without, and where strides run backwards."""
+    below, span, is_dense = 1, 1, True
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n == 0 or step < 0:
+            return None
+        if n != 1:
+            is_dense = is_dense and step == below
+            span += (n - 1) * step
+            below *= n
+    return None if is_dense else span

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.backend.host import as_array, bytes_of
+from aicf.backend.host import as_array, bytes_of, span_of
 
 
 @pytest.mark.promise("AICF-backend-memory")
@@ -47,3 +47,15 @@ def test_a_null_call_can_be_set() -> None:
     call.set(x=y, out=y)
     call()
     assert [launch.shapes for launch in null.launches] == [((3, 2),)]
+
+
+@pytest.mark.promise("AICF-backend-memory")
+def test_spans() -> None:
+    assert span_of((2, 3), (3, 1)) is None
+    assert span_of((), ()) is None
+    assert span_of((2, 1), (1, 99)) is None
+    assert span_of((0, 3), (9, 9)) is None
+    assert span_of((2, 3), (-3, 1)) is None
+    assert span_of((2, 3), (1, 2)) == 6
+    assert span_of((2, 3), (8, 2)) == 13
+    assert span_of((2, 3), (0, 1)) == 3

@@ -19,7 +19,7 @@ PROGRAM = """
     from aicf.backend.cpu import CpuBackend
     from aicf.backend.null import NullBackend
 
-    backend = {backend}()
+    backend = {backend}(strict=True)
     x = backend.from_host(np.ones((2, 3), "f4"))
     with {context}:
         backend.add(x, x)

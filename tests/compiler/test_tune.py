@@ -23,10 +23,11 @@ from aicf.backend.cpu import CpuBackend
 from aicf.backend.host import as_array
 from aicf.compiler.kernels import reference
 from aicf.compiler.kernels.key import Soft
+from aicf.compiler.kernels.registry import Candidates
 from aicf.compiler.kernels.request import Request
 from aicf.compiler.kernels.store import FILE, Store
-from aicf.compiler.kernels.trial import POISONS, Trial, drawn
-from aicf.compiler.kernels.tune import Status, Tuner, requests_of
+from aicf.compiler.kernels.trial import POISONS, Trial, copied, drawn
+from aicf.compiler.kernels.tune import Result, Status, Tuner, requests_of
 from aicf.table import Row, Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ class Rigged(CpuBackend):
         real = super().prepare(op, *args, **options, kernel="loop")
         return RiggedCall(kernel, real, self.actions[kernel])
 
-    def run(self, calls: Any) -> None:
+    def run(self, calls: Any, names: Any = ()) -> None:
         for call in calls:
             call()
 
@@ -427,3 +428,30 @@ def test_a_killed_tuner_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_soft_condition_is_four_texts() -> None:
     assert len(dataclasses.fields(Soft)) == 4
+
+
+@pytest.mark.guests("torch", "ml_dtypes")
+@pytest.mark.promise("AICF-tune-wrong")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_no_right_kernel_is_out(dtype: str, store: Store) -> None:
+    """Of a sample of every row, on its values and lying as it does, in each order of dims."""
+    from rows import Maker, rows
+    from rows.calls import call_of
+    from rows.table import DTYPES
+
+    tuner, judged = Tuner(CpuBackend(), store), 0
+    for op, row in rows().items():
+        maker = Maker(DTYPES[dtype])
+        samples = row.samples(maker) if dtype in row.dtypes else []
+        for one in [*samples[:2], *samples[-1:]]:
+            call = call_of(row, one)
+            request = Request.of(TABLE[op], *call.inputs, **call.kwargs)
+            legal = Candidates(request).legal
+            if not legal:  # as these tensors lie
+                continue
+            result = Result(request, Status.STORED)
+            trial = Trial(tuner.backend, request, copied(tuner.backend, call.inputs))
+            tuner._right(trial, legal, result)
+            assert result.wrong == {}, str(request)
+            judged += len(legal)
+    assert judged > 150

@@ -31,6 +31,9 @@ _TOLERANCES = {
 }
 
 
+_ROUNDING = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7, "f64": 2.0**-52}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
     """What is right, by name; in words whose it is; operations behind one element of an out."""
@@ -122,12 +125,13 @@ def _fault(got: Array, want: Array, tolerance: tuple[float, float], length: floa
 
 
 def _summed(want: Array, length: float, dtype: str) -> float:
-    """What a sum of so many products may be off by, in the dtype that sums are made in (f32 of
-    shorter ones): four times sqrt(n) roundings of what such sums are in the mean."""
+    """What a sum of so many products may be off by: four times sqrt(n) roundings of what such sums
+    are in the mean, in the dtype that they are made in (f32 of shorter ones); and one rounding in
+    its own, since what is carried from step to step is kept in that."""
     epsilon = 2.0**-52 if dtype == "f64" else 2.0**-23
     finite = want[np.isfinite(want)]
     mean = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return 4 * epsilon * math.sqrt(max(length, 1.0)) * mean
+    return (4 * epsilon * math.sqrt(max(length, 1.0)) + _ROUNDING[dtype]) * mean
 
 
 def _rounded_to_infinity(want: Array, dtype: str) -> Array:

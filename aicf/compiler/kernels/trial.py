@@ -50,7 +50,7 @@ class Trial:
         specs = row.infer(*request.tensors, **request.keywords()) if row.outs else ()
         wanted = dict(request.options)
         self._outs = [
-            backend.empty(s.shape, s.dtype) if i < row.required_outs or wanted.get(o.name) else None
+            _Out(backend, s) if i < row.required_outs or wanted.get(o.name) else None
             for i, (o, s) in enumerate(zip(row.outs, specs, strict=True))
         ]
         outs = {o.name for o in row.outs}
@@ -62,7 +62,8 @@ class Trial:
         """A prepared call of the kernel on this data."""
         row = self.request.row
         inputs = [each(lambda i: i.tensor, x) for x in self._inputs]
-        return self.backend.prepare(row.name, *inputs, *self._outs, kernel=kernel, **self._options)
+        outs = [each(lambda o: o.tensor, x) for x in self._outs]
+        return self.backend.prepare(row.name, *inputs, *outs, kernel=kernel, **self._options)
 
     def restore(self, poison: int = POISONS[0]) -> None:
         """Data as at the beginning: what is updated in place copied again, outs poisoned."""
@@ -71,7 +72,7 @@ class Trial:
                 each(lambda i: i.restore(), x)
         for out in self._outs:
             if out is not None:
-                self.backend.fill_bytes(out, poison)
+                self.backend.fill_bytes(out.base, poison)
 
     def run(self, call: Any, poison: int = POISONS[0]) -> dict[str, Any]:
         """What one run on restored data writes, by name, on the host: outs, and what is updated in
@@ -86,7 +87,7 @@ class Trial:
             if p.inout and x is not None
         }
         outs = zip(row.outs, self._outs, strict=True)
-        return found | {o.name: self.backend.to_host(x) for o, x in outs if x is not None}
+        return found | {o.name: self.backend.to_host(x.tensor) for o, x in outs if x is not None}
 
     def _placed(self, spec: Any, values: Array) -> _Input:
         return _Input(self.backend, spec, values)
@@ -114,6 +115,15 @@ class _Input:
         steps = [s * flat.itemsize for s in self._spec.strides]
         start = flat[-self._low :]
         return np.lib.stride_tricks.as_strided(start, self._spec.shape, steps)
+
+
+class _Out:
+    """An out that lies as the op would make it: dense, in the order of dims that a Spec has."""
+
+    def __init__(self, backend: AicfBackend, spec: Any) -> None:
+        _, span = _span(spec)
+        self.base = backend.empty((span,), spec.dtype)
+        self.tensor = backend.view(self.base, spec.shape, spec.strides, 0)
 
 
 def _span(spec: Any) -> tuple[int, int]:
