@@ -29,6 +29,8 @@ PAGES = {
     "Guests": "guests.md",
     "torch": "torch.md",
     "jax": "jax.md",
+    "Backends": "backend.md",
+    "Choosing kernels": "tuning.md",
     "Graphs": "compiler.md",
     "Building": "building.md",
     "The C side": "c-api.md",
