@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def test_a_backend_is_made_once_by_many_threads() -> None:
 
     def slow(*args: Any, **options: Any) -> Any:
         made.append(threading.get_ident())
+        time.sleep(0.05)
         return ToyBackend(*args, **options)
 
     dispatcher.register("toy", slow)

@@ -339,6 +339,7 @@ def test_a_cache_that_is_read_only() -> None:
             warnings.simplefilter("always")
             store = Store(path)
             store.put(record("conv"))
+            store.close()
             store.put(record("conv", made=2))
             results.put((len(store.all()), [str(w.message) for w in caught]))
 
