@@ -143,7 +143,7 @@ class AicfBackend:
         raise NotImplementedError(f"{type(self).__name__}.copy_into")
 
     def fill_bytes(self, tensor: Any, byte: int) -> None:
-        """Sets every byte of a row-major tensor."""
+        """Sets every byte of a dense tensor. Raises ValueError of one with gaps."""
         raise NotImplementedError(f"{type(self).__name__}.fill_bytes")
 
     def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:

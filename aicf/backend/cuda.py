@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -93,9 +94,11 @@ class CudaBackend(AicfBackend):
     def fill_bytes(self, tensor: Any, byte: int) -> None:
         import aicf_rt
 
-        size = BYTES[dtype_of(tensor)]
-        for n in tensor.shape:
-            size *= n
+        count = math.prod(tensor.shape)
+        span = span_of(tuple(tensor.shape), strides_of(tensor) or ())
+        if span not in (None, count):
+            raise ValueError(f"{tensor!r} has gaps")
+        size = count * BYTES[dtype_of(tensor)]
         if size:
             bits = aicf_rt.view(tensor, (size,), dtype="u8")
             aicf_rt.copy(np.full(size, byte, "u1"), bits, stream=self._stream)

@@ -40,18 +40,23 @@ def _bf16(x: Any) -> Array:
 
 
 def bytes_of(x: Any) -> Array:
-    """Of a row-major tensor: all its bytes, in one dim. Raises ValueError of another."""
+    """Of a dense tensor, in whichever order of dims: all its bytes, in one dim. Raises ValueError
+    of one with gaps."""
     array = as_array(x)
-    if not array.flags.c_contiguous:
-        raise ValueError(f"{array.dtype} {array.shape}, strides {array.strides}: not row-major")
-    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+    if not array.size:
+        return np.empty(0, np.uint8)
+    order = sorted(range(array.ndim), key=lambda i: (-array.strides[i], array.shape[i] != 1))
+    ordered = array.transpose(order)
+    if not ordered.flags.c_contiguous:
+        raise ValueError(f"{array.dtype} {array.shape}, strides {array.strides}: it has gaps")
+    return ordered.reshape(-1).view(np.uint8)
 
 
 def span_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     """How many elements lie from the first to the last one of a tensor with gaps, or whose dims do
     not lie in their order; None of one without, and where strides run backwards."""
     below, span, is_dense = 1, 1, True
-    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+    for n, step in zip(reversed(shape), reversed(strides), strict=bool(strides)):
         if n == 0 or step < 0:
             return None
         if n != 1:

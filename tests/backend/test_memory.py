@@ -59,3 +59,16 @@ def test_spans() -> None:
     assert span_of((2, 3), (1, 2)) == 6
     assert span_of((2, 3), (8, 2)) == 13
     assert span_of((2, 3), (0, 1)) == 3
+
+
+@pytest.mark.promise("AICF-backend-memory")
+def test_bytes_of_dense_tensors(cpu: Any) -> None:
+    """Whatever the order of their dims; what has gaps is refused, and nothing of it is written."""
+    a = np.zeros((2, 3, 4), "f4")
+    for x in (a, a.T, a.transpose(1, 0, 2), a[:1], a[:, :1].T, np.zeros(()), np.zeros((0, 3))):
+        held = x.copy(order="K")
+        cpu.fill_bytes(held, 0xFF)
+        assert np.isnan(held).all()
+    with pytest.raises(ValueError, match="it has gaps"):
+        cpu.fill_bytes(a[:, :, ::2], 0xFF)
+    assert not a.any()
