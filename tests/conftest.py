@@ -26,7 +26,8 @@ import pytest
 # Frameworks, and the CUDA compiler: tests meet them where they are installed. No part of a module
 # needs one.
 GUESTS = (
-    "torch", "jax", "ml_dtypes", "cupy", "numba", "tvm_ffi", "nvtx", "nvcc", "sklearn", "matplotlib",
+    "torch", "jax", "ml_dtypes", "cupy", "numba", "tvm_ffi", "nvtx", "nvcc", "sklearn",
+    "matplotlib",
 )  # fmt: skip
 
 # How many processes of pytest-xdist have tests of a marker. Two large ones, and what others keep,
