@@ -284,6 +284,24 @@ struct whole_block_team : rows::block_team {
     }
 };
 
+// The same where rows are so wide that the weights of two fill the L1.
+struct wide_block_team : whole_block_team {};
+
+// Has what weighs a block's row come to the L1 while the row is on its way: all sectors, each by a
+// lane.
+template <int kPacks, typename T>
+__device__ inline void
+prefetch_weights(const operands<T> &p, const rows::whole_span &s)
+{
+    int lane = static_cast<int>(threadIdx.x) % rows::kWarp, half = lane % (rows::kWarp / 2);
+    const T *from = kCentred && lane != half ? p.bias : p.weight;
+    from += s.first + (2 * half - lane) * kPackSize<T>;
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        ptx::prefetch(from + k * s.step);
+    }
+}
+
 template <int kPacks, typename T, typename Span>
 __device__ inline void
 load_row(rows::held<T, kPacks> &h, const T *row, const Span &s)
@@ -414,6 +432,9 @@ body(const operands<T> &p, Team &team)
         }
     }
 
+    if constexpr (std::is_base_of_v<wide_block_team, Team>) {
+        prefetch_weights<kPacks>(p, at[0]);
+    }
     if (kCentred) {
         __syncwarp(); // else some of the loads are put behind the wait for this one
 #pragma unroll

@@ -223,6 +223,18 @@ __launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / r
     body<kMostPacks, 1>(p, team);
 }
 
+// A block a row that fills it, so that nobody waits for another multiprocessor.
+constexpr int kWideBlock = 512;
+
+template <typename T>
+__global__ void
+__launch_bounds__(kWideBlock, 2) wide_block(const operands<T> p)
+{
+    wide_block_team team;
+    rows::begin();
+    body<kMostPacks, 1>(p, team);
+}
+
 template <typename T>
 aicf_status
 run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
@@ -233,6 +245,9 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
         parts *= 2;
     }
     int64_t threads = packs / (parts * kMostPacks);
+    if (filled(p, N) && packs == kWideBlock * kMostPacks && L <= kMostBlocks) {
+        return launch_waiting(wide_block<T>, static_cast<unsigned>(L), kWideBlock, 0, stream, p);
+    }
     if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
         L <= kMostBlocks / parts) {
         return rows::start_clusters(

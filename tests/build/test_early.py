@@ -49,6 +49,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
         SOFTMAX + NORMS, "(lanes|whole_lanes|stay)"
     ),
     ("kernels/row_norm/row_norm.cu", "whole_block<T>"): dict.fromkeys(NORMS, "whole_block"),
+    ("kernels/row_norm/row_norm_sm_90.cu", "wide_block<T>"): dict.fromkeys(NORMS, "wide_block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "block<T"): dict.fromkeys(NORMS_BWD, "block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "lanes<T"): dict.fromkeys(NORMS_BWD, "lanes"),
     ("kernels/row_norm_bwd/row_norm_bwd.cuh", "combine<T>"): dict.fromkeys(NORMS_BWD, "combine"),
