@@ -37,7 +37,7 @@ template <typename T> struct passing {
 
     __device__ void fetch(int i, char *stage, uint64_t *full) const
     {
-        mine.fetch(p.x, s, i, stage, full);
+        mine.template fetch<1>({p.x}, s, i, stage, full);
     }
 
     __device__ void prepare()

@@ -161,22 +161,29 @@ template <typename T> struct place {
         return cut.head + (part() * s.shape.share - cut.lead) * kPackSize<T>;
     }
 
-    // Has what the block has of row i come to the stage: by one thread, which the rest of the block
-    // does not wait for, and so keeps nothing for it.
-    __device__ static void fetch(const T *x, const plan &s, int i, char *stage, uint64_t *full)
+    // Has what the block has of row i of some tensors come to the stage: by one thread, which the
+    // rest of the block does not wait for, and so keeps nothing for it.
+    template <int kTensors>
+    __device__ static void
+    fetch(const T *const (&x)[kTensors], const plan &s, int i, char *stage, uint64_t *full)
     {
-        rows::cut cut = cut_of(x, s);
+        rows::cut cut = cut_of(x[0], s);
         int origin = origin_of(cut, s), end = cut.head + cut.packs * kPackSize<T>;
         int begin = origin > cut.head ? origin : cut.head;
         int most = origin + s.shape.share * kPackSize<T>;
         int count = (end < most ? end : most) - begin;
         uint32_t bytes = count > 0 ? static_cast<uint32_t>(count) * uint32_t{sizeof(T)} : 0;
-        uint32_t barrier = ptx::shared_address(full), to = ptx::shared_address(stage);
-        ptx::barrier_expect(barrier, bytes);
-        if (bytes > 0) {
-            ptx::copy_bulk(
-                to + static_cast<uint32_t>(begin - origin) * uint32_t{sizeof(T)},
-                x + row(i, s) * s.shape.n + begin, bytes, barrier);
+        uint32_t to = ptx::shared_address(stage) +
+                      static_cast<uint32_t>(begin - origin) * uint32_t{sizeof(T)};
+        uint32_t barrier = ptx::shared_address(full);
+        ptx::barrier_expect(barrier, kTensors * bytes);
+#pragma unroll
+        for (int j = 0; j < kTensors; j++) {
+            if (bytes > 0) {
+                ptx::copy_bulk(
+                    to + static_cast<uint32_t>(j * s.room), x[j] + row(i, s) * s.shape.n + begin,
+                    bytes, barrier);
+            }
         }
     }
 
