@@ -3,7 +3,7 @@
 #ifndef AICF_CPU_LINES_H
 #define AICF_CPU_LINES_H
 
-#include <aicf/cpu/real.h>
+#include <aicf/cpu/convert.h>
 
 enum { AICF_LINES_VIEWS = 4 };
 
@@ -199,10 +199,41 @@ aicf_lines_run(
 
 /* ---- lines of one formula ------------------------------------------------------------ */
 
+/* Lines of f16, block by block as f32: conversions would be most of the code, and libaicf has them.
+   `line` is the one of f32. */
+AICF_ONCE void
+aicf_line_by_f32(
+    aicf_line_fn *line, int inputs, char *const *at, const int64_t *step, int64_t n,
+    const void *context)
+{
+    enum { BLOCK = 512 };
+    const aicf_converter *f16 = &aicf_converter_f16;
+    float room[3][BLOCK];
+    char *held[3] = {(char *)room[0], (char *)room[1], (char *)room[2]};
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        const int64_t count = n - begin < BLOCK ? n - begin : BLOCK;
+        int64_t steps[3] = {1, 1, 1};
+        for (int i = 0; i < inputs; i++) {
+            steps[i] = step[i] != 0;
+            f16->load(at[i] + begin * step[i] * f16->item, step[i], steps[i] ? count : 1, room[i]);
+        }
+        line(held, steps, count, context);
+        f16->store(
+            room[inputs], count, at[inputs] + begin * step[inputs] * f16->item, step[inputs]);
+    }
+}
+
+#define AICF_LINE_BY_F32(name, inputs)                                        \
+    static void name##_line_f16(                                              \
+        char *const *at, const int64_t *step, int64_t n, const void *context) \
+    {                                                                         \
+        aicf_line_by_f32(name##_line_f32, inputs, at, step, n, context);      \
+    }
+
 /* Defines <name>_line_<s>: out = FORMULA(x, p), in the accumulator type; p[0] and p[1] are those
    that the context points to, 0 without one. One loop a pattern of steps, so that the compiler
    vectorises the common ones. */
-#define AICF_UNARY_LINE(name, T, s, FORMULA)                                            \
+#define AICF_UNARY_LINE_AS_IT_IS(name, T, s, FORMULA)                                   \
     AICF_INLINE void name##_steps_##s(                                                  \
         const T *x, T *out, int64_t n, int64_t dx, int64_t dout, const aicf_acc_##s *q) \
     {                                                                                   \
@@ -262,12 +293,34 @@ aicf_lines_run(
     }
 
 /* Defines <name>_line_<s>: out = FORMULA(x, y). */
-#define AICF_BINARY_LINE(name, T, s, FORMULA)                                                     \
+#define AICF_BINARY_LINE_AS_IT_IS(name, T, s, FORMULA)                                            \
     AICF_INLINE aicf_acc_##s name##_of_##s(aicf_acc_##s x, aicf_acc_##s y, const aicf_acc_##s *p) \
     {                                                                                             \
         (void)p;                                                                                  \
         return FORMULA(x, y);                                                                     \
     }                                                                                             \
     AICF_BINARY_LINE_WITH(name, T, s, name##_of_##s)
+
+/* What kernels say, f32 before f16. */
+#define AICF_UNARY_LINE(name, T, s, FORMULA) AICF_UNARY_LINE_##s(name, T, s, FORMULA)
+#define AICF_BINARY_LINE(name, T, s, FORMULA) AICF_BINARY_LINE_##s(name, T, s, FORMULA)
+#define AICF_UNARY_LINE_f16(name, T, s, FORMULA) AICF_LINE_BY_F32(name, 1)
+#define AICF_BINARY_LINE_f16(name, T, s, FORMULA) AICF_LINE_BY_F32(name, 2)
+#define AICF_UNARY_LINE_f32 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_bf16 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_f64 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_i8 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_u8 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_i16 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_i32 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_UNARY_LINE_i64 AICF_UNARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_f32 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_bf16 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_f64 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_i8 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_u8 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_i16 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_i32 AICF_BINARY_LINE_AS_IT_IS
+#define AICF_BINARY_LINE_i64 AICF_BINARY_LINE_AS_IT_IS
 
 #endif
