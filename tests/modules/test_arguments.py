@@ -571,7 +571,7 @@ def test_what_is_no_list(zoo: Any) -> None:
     with pytest.raises(TypeError, match="join: xs is None"):
         zoo.join.join(None)
     for item in (3, None, "x"):
-        with pytest.raises(TypeError, match="join: xs is"):
+        with pytest.raises(TypeError, match=r"join: xs(\[1\])? is"):
             zoo.join.join([x, item])
     with pytest.raises(zoo.Unsupported, match=r"join: xs"):
         zoo.join.join([x, np.ones((2, 3), "f4")])

@@ -434,7 +434,9 @@ TEST(wheres_and_values, "A7 FAULT-18")
     f.call.real = 1;
     aicf_status status = frame_prepare(&f, 5);
     refused(status, AICF_CHECK_WHERE, 0, 0);
-    CHECK_TEXT(frame_text(&f, status), "gemm: beta needs c (present(c) or beta == 0)");
+    CHECK_TEXT(
+        frame_text(&f, status),
+        "gemm: beta needs c (present(c) or beta == 0: c = absent, beta = 1)");
     f.t[3] = F32(data + 500, 5, 4);
     accepted(frame_prepare(&f, 5)); /* out is exactly c */
     f.call.word = 2;
