@@ -323,12 +323,16 @@ shadowed_in(const op *o, int index, int variant_index, int *by)
     return false;
 }
 
+/* A library's kernel may stand behind one that takes all: it is there to be named. */
 static bool
 shadow_check(row_check *r, int index)
 {
     const op *o = r->op;
     const kernel *k = &o->kernels.items[index];
     int by = -1;
+    if (k->libs.count) {
+        return true;
+    }
     for (int v = 0; v < o->variants.count; v++) {
         if (k->variants[v] && !shadowed_in(o, index, v, &by)) {
             return true;

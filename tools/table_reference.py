@@ -118,7 +118,8 @@ FAULTS = {
     "scalar-range": "A number that the scalar's dtype cannot hold.",
     "schema-version": "A version of this language that opgen does not know.",
     "second-document": "More than one YAML document.",
-    "shadowed-kernel": "A kernel that never runs: one before it takes all that it takes.",
+    "shadowed-kernel": "A kernel that never runs: one before it takes all that it takes, and it "
+    "needs no library, for which it could be named.",
     "shape-attribute": "An attribute of the wrong kind in a shape.",
     "shape-axis": "`N@axis` without the pack before or after it that it needs.",
     "shape-clash": "A dim with the name of something else.",

@@ -210,3 +210,14 @@ def test_sanitized(sanitized_opgen: Opgen, tmp_path: Path) -> None:
         said = run(sanitized_opgen, *arguments, **environment)
         assert (said.returncode, said.stderr) == (0, "")
     assert sys.getsizeof(files(out))
+
+
+def test_a_kernel_of_a_library_may_stand_last(opgen: Opgen, tmp_path: Path) -> None:
+    """Behind one that takes all: there it is what can be named, and no `shadowed-kernel`."""
+    only = "kernels: [{id: loop, backend: cpu}]"
+    for more, good in ((", libs: [blas]", True), ("", False)):
+        both = only[:-1] + f", {{id: last, backend: cpu{more}}}]"
+        path = table(tmp_path, row("add").replace(only, both))
+        said = run(opgen, "--check", path)
+        assert (said.returncode == 0) is good, said.stderr
+        assert good or "shadowed-kernel" in said.stderr
