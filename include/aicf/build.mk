@@ -107,6 +107,16 @@ aicf_gencode = $(if $(filter undefined,$(origin aicf_gencode_$1)),$(eval aicf_ge
     aicf_checked,$(shell $(AICF_SH) gencode $1 $(CUDA_ARCHS) 2>&1))))$(aicf_gencode_$1)
 aicf_checked = $(if $(filter error:,$1),$(error $(patsubst error:%,%,$(strip $1))),$1)
 
+# ---- headers of libraries ------------------------------------------------------------------------------
+# Those that a CUDA kernel's source may include although not every toolkit has them: of libraries that
+# are opened when they are needed. $(call aicf_header,NAME): the option that finds it, nothing where
+# none is needed, `missing` where there is none: then the source counts as not written.
+AICF_HEADERS := cublasLt.h
+aicf_header = $(if $(filter undefined,$(origin aicf_header_$1)),$(eval aicf_header_$1 := $(shell \
+    $(AICF_SH) library $1 '$(NVCC)' $(PYTHON))))$(aicf_header_$1)
+# $(call aicf_headers,PATH): what a source needs of them.
+aicf_headers = $(if $(filter %.cu,$1),$(strip $(foreach h,$(AICF_HEADERS),$(if $(findstring <$h>,$(file <$1)),$h))))
+
 # ---- values that outputs depend on ---------------------------------------------------------------------
 # $(eval $(call aicf_record,NAME,VARIABLE,CHECK)): $(B)/flags/NAME holds the value of VARIABLE and is
 # written only when that changed and the command CHECK succeeded; what is made with the value depends

@@ -44,6 +44,27 @@ print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-UPy_LIMITED_API", sys
 ' "$1"
 }
 
+# library HEADER NVCC PYTHON...: the option by which nvcc finds the header of a library: none where it is
+# in the toolkit, else a folder of Python's wheels (pip install nvidia-cublas). `missing`: there is none.
+# Behind the toolkit's own folder, since wheels bring other headers too.
+ask_library() {
+    header=$1 nvcc=$(command -v "$2") || nvcc=$2
+    shift 2
+    top=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+    said=$("$nvcc" --dryrun --ptx x.cu 2>&1 | sed -n 's/^#\$ TOP=//p')
+    for folder in "${said:-$top}/include" "$top/targets/x86_64-linux/include" /usr/include; do
+        [ ! -f "$folder/$header" ] || return 0
+    done
+    "$@" -c 'import sys; print("\n".join(sys.path))' 2>/dev/null | while read -r wheels; do
+        for found in "$wheels"/nvidia/*/include/"$header"; do
+            if [ -f "$found" ]; then
+                echo "'-isystem=${found%/*}'"
+                exit
+            fi
+        done
+    done | grep . || echo missing
+}
+
 # most_gcc NUMBER TOP: the newest gcc that a toolkit takes, as its own header says, else as is known.
 most_gcc() {
     most=

@@ -44,8 +44,11 @@ aicf_arch = $(or $(word 2,$(subst :, ,$1)),any)
 aicf_built = $(if $(filter cuda,$1),$(call aicf_gencode,$2),yes)
 # The codes in nvcc's options: sm_90, compute_90.
 aicf_code_of = $(foreach g,$(filter -gencode=%,$1),$(lastword $(subst code=, ,$g)))
-# Where a source is; empty for one that is not written yet: then the module says `not built`.
-aicf_found = $(firstword $(wildcard $1 $(KERNEL_ROOTS:%=%/$1)))
+# Where a source is; empty for one that is not written yet, or that asks for the header of a library that
+# is not there: then the module says `not built`.
+aicf_written = $(firstword $(wildcard $1 $(KERNEL_ROOTS:%=%/$1)))
+aicf_wants = $(foreach h,$(call aicf_headers,$1),$(call aicf_header,$h))
+aicf_found = $(foreach p,$(call aicf_written,$1),$(if $(filter missing,$(call aicf_wants,$p)),,$p))
 
 # $(call aicf_kernel,OP,BACKEND,SOURCE,ARCH,PATH)
 define aicf_kernel
@@ -55,14 +58,15 @@ aicf_kernels += $(B)/kernels/$1/$3.o
 aicf_commands += $2:$4
 aicf_codes.$1 += $(if $(filter cuda,$2),$(call aicf_code_of,$(call aicf_gencode,$4)))
 $(B)/kernels/$1/$3.o: $5 $(B)/flags/kernel-$2-$4
-$(B)/kernels/$1/$3.o: private aicf_how = $$(call aicf_command,$2,$4) $($1.define)
+$(B)/kernels/$1/$3.o: private aicf_how = $$(call aicf_command,$2,$4) $($1.define) $(call aicf_wants,$5)
 $(B)/kernels/$1/$3.o: private aicf_for = $(if $($1.define),$1)
 ,
 aicf_missing.$1 += $3
 )
 endef
 
-aicf_note = printf '  %-8s %s\n' MISSING '$1: its kernels of $2 are not built'
+aicf_note = printf '  %-8s %s\n' MISSING '$(if $(call aicf_written,$1),$(call aicf_headers,$(call \
+    aicf_written,$1)) for )$1: its kernels of $2 are not built'
 
 # $(call aicf_op,OP): its objects. Their list is a value too: backends and archs change without a clean.
 define aicf_op

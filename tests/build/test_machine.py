@@ -302,3 +302,24 @@ def test_serialised_wgmma_is_an_error(
     assert run.returncode == (1 if refused else status)
     assert note in run.stderr
     assert ("error: wgmma is serialised" in run.stderr) == refused
+
+
+@pytest.mark.promise("DESIGN-6-missing-tools")
+def test_the_header_of_a_library_is_looked_for_in_toolkit_and_wheels(tmp_path: Path) -> None:
+    """Nothing where nvcc finds it by itself, a folder of a wheel's, or that it is missing."""
+    nvcc = script(tmp_path / "cuda" / "bin" / "nvcc", "exit 1\n")
+    wheels = tmp_path / "site packages"
+    python = script(tmp_path / "python", f'echo /nowhere; echo "{wheels}"\n')
+
+    def said() -> str:
+        command = ["sh", ROOT / "include/aicf/build.sh", "library", "lib.h", nvcc, python]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert said() == "missing"
+    wheel = wheels / "nvidia" / "cu13" / "include"
+    wheel.mkdir(parents=True)
+    (wheel / "lib.h").write_text("")
+    assert said() == f"'-isystem={wheel}'"
+    (tmp_path / "cuda" / "include").mkdir()
+    (tmp_path / "cuda" / "include" / "lib.h").write_text("")
+    assert said() == ""
