@@ -196,7 +196,7 @@ clocks(const halves &p, const shape_of_tiles &s, int processors, int slab_clocks
 {
     int fixed = s.cluster() > 1 ? 2400 : 1500; // a cluster starts and ends together
     int64_t clusters = ceil_div(p.M, s.rows * s.share) * ceil_div(p.N, s.cols) * p.batch_sizes[0];
-    return ceil_div(clusters, processors / s.cluster()) *
+    return ceil_div(clusters * s.cluster(), processors) *
            (ceil_div(p.K, kDepth) * slab_clocks + fixed);
 }
 
@@ -303,8 +303,8 @@ launch_parts(const halves &p, const place_of_launch &place)
     aicf_status status = launch_all(main, *for_main.shape, place);
     place_of_launch besides = place;
     besides.beside = true;
-    if (!status.kind && right.N > 0) {
-        status = launch_all(right, *for_right.shape, besides);
+    if (!status.kind && right.N > 0) { // by few processors: what counts is the sum of their clocks
+        status = launch_all(right, *best_whole(right, 1).shape, besides);
     }
     if (!status.kind && low.M > 0) {
         status = launch_all(low, *for_low.shape, besides);
