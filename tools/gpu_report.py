@@ -82,14 +82,19 @@ def kernel_hash(kernel: dict[str, Any]) -> str:
     return total.hexdigest()[:16]
 
 
+def built(op: str, kernel: dict[str, Any]) -> bool:
+    """Those of libraries are not where their headers are not."""
+    return not kernel["libs"] or (BUILD / "kernels" / op / f"{kernel['src']}.o").exists()
+
+
 def kernels() -> dict[str, str]:
-    """The hash of each CUDA kernel, by op and id."""
+    """The hash of each CUDA kernel that is built, by op and id."""
     ops: dict[str, Any] = table()["ops"]
     return {
         f"{name}/{kernel['id']}": kernel_hash(kernel)
         for name, op in ops.items()
         for kernel in op["kernels"]
-        if kernel["backend"] == "cuda"
+        if kernel["backend"] == "cuda" and built(name, kernel)
     }
 
 

@@ -333,7 +333,13 @@ bool aicf_scope_broadcast_numel(const aicf_scope *scope, const int16_t *packs, i
 
 /* A symbol of a library named in a row's `libs`, opened at first use: by AICF_LIB_<NAME> if set,
    else by its usual sonames. NULL if there is none. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 void *aicf_lib_symbol(const char *lib, const char *symbol);
+#ifdef __cplusplus
+}
+#endif
 
 /* ---- threads of CPU kernels ----------------------------------------------------------------- */
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -34,12 +37,27 @@ SIZES = [
 # Kernels that take rows and addresses on 16 bytes alone; and one that takes large sizes alone.
 ALIGNED = ("mma", "wgmma")
 LARGE = ("padded", "wgmma_tf32", "turned_tf32")
+# Of a library, which does not do all that the row says; it has tests of its own.
+LIBRARY = ("lt",)
 # Those that run where the caller allows tf32 alone, and what that may cost: each operand is rounded
 # to 11 bits.
 TF32 = ("mma_tf32", "wgmma_tf32", "turned_tf32")
 EPS_TF32 = 2.0**-10
 # Rows or columns with a unit stride, with and without gaps.
 LAYOUTS = ("dense", "swapped", "pitched", "odd", "pitched columns")
+# Batch dims of a and b.
+BATCHES = [
+    ((3,), (3,)),
+    ((3,), ()),  # one b for all
+    ((), (3,)),  # one a for all
+    ((1,), (3,)),
+    ((2, 3), (2, 3)),
+    ((2, 1), (1, 3)),  # both broadcast
+    ((2, 3), (3,)),
+    ((2, 1, 2), (3, 1)),
+    ((0,), (0,)),  # no matrix
+    ((200,), (200,)),  # many small ones
+]
 
 
 def matrix(shape: tuple[int, ...], dtype: str, device: str, layout: str, seed: int) -> torch.Tensor:
@@ -55,7 +73,8 @@ def kernels_of(dtype: str, device: str) -> list[str]:
     built = row["built"]
     found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
     there = {"blas": blas_is_there, "wgmma": lambda: torch.cuda.get_device_capability() == (9, 0)}
-    return [k for k in found if k not in LARGE and (k not in there or there[k]())]
+    apart = LARGE + LIBRARY
+    return [k for k in found if k not in apart and (k not in there or there[k]())]
 
 
 def named(kernel: str) -> dict[str, Any]:
@@ -256,6 +275,99 @@ def test_tf32_has_the_same_bits_at_every_run(kernel: str) -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, outs, strict=True))
 
 
+# ---- the library's kernel ------------------------------------------------------------------------
+
+
+def has_lt() -> None:
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    t = torch.zeros(2, 2, device="cuda")
+    if not gemm.gemm_f32(t, t, None, None, t.clone(), kernel="lt"):
+        pytest.skip(f"gpu: {[line for line in gemm.explain(t, t) if line.startswith('lt')]}")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-lt")
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_lt_in_all_layouts(sizes: tuple[int, int, int], dtype: str) -> None:
+    has_lt()
+    m, n, k = sizes
+    bias = random((n,), dtype, "cuda", seed=3)
+    for first, second in itertools.product(LAYOUTS, LAYOUTS):
+        a = matrix((m, k), dtype, "cuda", first, 1)
+        b = matrix((k, n), dtype, "cuda", second, 2)
+        check(a, b, dtype, kernel="lt", what=f"{first} {second}")
+        c = random((m, n), dtype, "cuda", first if first != "swapped" else "pitched", seed=4)
+        if first != "pitched columns":
+            check(a, b, dtype, kernel="lt", bias=bias, c=c, beta=0.5, alpha=-1.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-lt")
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+def test_lt_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    has_lt()
+    a = random((*batches[0], 40, 24), "bf16", "cuda", seed=1)
+    b = random((*batches[1], 72, 24), "bf16", "cuda", seed=2).mT
+    bias = random((72,), "bf16", "cuda", seed=3)
+    check(a, b, "bf16", kernel="lt", bias=bias)
+    backwards = random((3, 2, 40, 24), "bf16", "cuda", seed=1).transpose(0, 1)
+    check(backwards, b[:1] if b.dim() == 3 else b[..., :, :], "bf16", kernel="lt")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-lt")
+def test_lt_is_the_last_and_uses_tf32_if_it_may() -> None:
+    has_lt()
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    a, b = (random((256, 256), "f32", "cuda", seed=i) for i in (1, 2))
+    order = [line.partition(":")[0] for line in gemm.explain(a, b)]
+    assert order.index("lt") > order.index("simt")
+    exact = array_of(a) @ array_of(b)
+    errors = []
+    for precision in ("ieee", "tf32"):
+        out = torch.empty_like(a)
+        call("gemm", "f32", a, b, None, None, out, kernel="lt", precision=precision)
+        errors.append(float(np.abs(array_of(out) - exact).max()))
+    assert errors[0] < 1e-3 < errors[1] < 1.0
+    for act in ("relu", "gelu"):
+        assert gemm.gemm_f32(a, b, None, None, torch.empty_like(a), act=act, kernel="lt") is False
+
+
+FIRST_CALL = """
+import torch, aicf_cuda.gemm as gemm
+a = torch.randn(64, 64, device="cuda").half()
+out = torch.empty_like(a)
+graph = torch.cuda.CUDAGraph()
+torch.cuda.synchronize()
+with torch.cuda.graph(graph):
+    done = gemm.gemm_f16(a, a, None, None, out, kernel="lt")
+print([x for x in gemm.explain(a, a) if x.startswith("lt")] if not done else "captured")
+graph.replay()
+torch.cuda.synchronize()
+if done:
+    assert (out.float() - a.float() @ a.float()).abs().max() < 0.1
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-lt")
+@pytest.mark.parametrize("library", ["", "/nowhere/libcublasLt.so"])
+def test_lt_captured_as_the_first_call(library: str) -> None:
+    """And where the library is not found, that is the reason."""
+    has_lt()
+    said = subprocess.run(
+        [sys.executable, "-c", FIRST_CALL],
+        env={**os.environ, "AICF_LIB_CUBLASLT": library, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert ("cublasLt was not found" if library else "captured") in said.stdout
+
+
+# ---- no more than was asked for ------------------------------------------------------------------
+
+
 @pytest.mark.promise("KERNELS-gemm-tf32")
 def test_no_silent_tf32(device: str) -> None:
     """Without a word, and on the CPU with it too, f32 is f32."""
@@ -314,21 +426,6 @@ def test_out_may_be_c(device: str, layout: str, dtype: str) -> None:
         eps = 20 * EPS[dtype] + (EPS_TF32 if kernel in TF32 else 0.0)
         slack = eps * (np.abs(x) @ np.abs(y))
         assert_close(array_of(out), want, dtype, f"gemm {kernel}, out is c, {layout}", slack)
-
-
-# Batch dims of a and b.
-BATCHES = [
-    ((3,), (3,)),
-    ((3,), ()),  # one b for all
-    ((), (3,)),  # one a for all
-    ((1,), (3,)),
-    ((2, 3), (2, 3)),
-    ((2, 1), (1, 3)),  # both broadcast
-    ((2, 3), (3,)),
-    ((2, 1, 2), (3, 1)),
-    ((0,), (0,)),  # no matrix
-    ((200,), (200,)),  # many small ones
-]
 
 
 @pytest.mark.promise("KERNELS-gemm")

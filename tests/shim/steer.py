@@ -121,9 +121,9 @@ def module(op: str) -> ModuleType:
     return importlib.import_module(f"aicf_cuda.{op}")
 
 
-# Kernels of gemm that are launched in clusters, by maps of their tensors, some after others: what
-# is asked of single launches is not asked of them.
-BY_MAPS = {"wgmma", "padded"}
+# Kernels of gemm that are launched in clusters, by maps of their tensors, some after others, or by
+# a library: what is asked of single launches is not asked of them.
+BY_MAPS = {"wgmma", "padded", "wgmma_tf32", "turned_tf32", "lt"}
 
 
 def cuda_kernels(op: str) -> dict[str, list[str]]:
@@ -173,12 +173,13 @@ class Call:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Values of what has no default."""
-        return {
+        """Values of what has no default, and what the kernel asks for."""
+        found: dict[str, Any] = {
             arg["name"]: 2.0
             for arg in self.row["args"]
             if ("attr" in arg or "scalar" in arg) and "default" not in arg
         }
+        return found | ({"precision": "tf32"} if self.kernel == "mma_tf32" else {})
 
     def tensors(self, device: int = 0, offset: int = 0) -> list[FakeProducer | None]:
         """The arguments in their order: what is optional is absent, outs come last."""
