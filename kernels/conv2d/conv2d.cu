@@ -1,11 +1,11 @@
 // conv2d on CUDA without matrix units: `direct` for depthwise convolutions, `igemm` for all others;
-// any strides (see aicf/cuda/conv_direct.cuh and conv_simt.cuh).
+// any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh).
 #define AICF_OP conv2d
 
 #include <aicf_ops/conv2d.h>
 
 #include <aicf/cuda/conv_direct.cuh>
-#include <aicf/cuda/conv_simt.cuh>
+#include <aicf/cuda/conv_fma.cuh>
 
 namespace aicf::conv2d {
 
@@ -20,7 +20,7 @@ template <typename T>
 aicf_status
 run_igemm(const aicf_conv &c, aicf_stream stream)
 {
-    return launch_simt(problem_of<T>(c, false), stream);
+    return launch_multiplied(problem_of<T>(c, false), stream);
 }
 
 } // namespace aicf::conv2d

@@ -1,5 +1,5 @@
 // The weight gradient of conv2d on CUDA without matrix units: `direct` for depthwise convolutions,
-// `igemm` for all others; any strides (see aicf/cuda/conv_direct.cuh and conv_simt.cuh). Where few
+// `igemm` for all others; any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh). Where few
 // blocks would make the gradient, places are split among more, whose sums in f32 are added in a
 // fixed order.
 #define AICF_OP conv2d_dw
@@ -7,7 +7,7 @@
 #include <aicf_ops/conv2d_dw.h>
 
 #include <aicf/cuda/conv_direct.cuh>
-#include <aicf/cuda/conv_simt.cuh>
+#include <aicf/cuda/conv_fma.cuh>
 
 namespace aicf::conv2d_dw {
 
@@ -24,7 +24,7 @@ run_igemm(const aicf_conv &c, void *workspace, aicf_stream stream)
 {
     problem<T> p = problem_of<T>(c, true);
     split(p, workspace, kSlab);
-    return launch_simt(p, stream);
+    return launch_multiplied(p, stream);
 }
 
 } // namespace aicf::conv2d_dw

@@ -1,12 +1,12 @@
 // The input gradient of conv2d on CUDA without matrix units, one launch for each phase of the
 // strides: `direct` for depthwise convolutions, `igemm` for all others; any strides (see
-// aicf/cuda/conv_direct.cuh and conv_simt.cuh).
+// aicf/cuda/conv_direct.cuh and conv_fma.cuh).
 #define AICF_OP conv2d_dx
 
 #include <aicf_ops/conv2d_dx.h>
 
 #include <aicf/cuda/conv_direct.cuh>
-#include <aicf/cuda/conv_simt.cuh>
+#include <aicf/cuda/conv_fma.cuh>
 
 namespace aicf::conv2d_dx {
 
@@ -25,7 +25,7 @@ run_igemm(const aicf_conv *phase, void *stream)
 {
     aicf_conv c = *phase;
     aicf_conv_trim(&c);
-    return launch_simt(problem_of<T>(c, false), static_cast<aicf_stream>(stream));
+    return launch_multiplied(problem_of<T>(c, false), static_cast<aicf_stream>(stream));
 }
 
 } // namespace aicf::conv2d_dx
