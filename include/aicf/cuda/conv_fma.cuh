@@ -50,6 +50,16 @@ wait_for_copies()
 #endif
 }
 
+// By one instruction; else its parts are read as they are used.
+__device__ inline spot
+read_spot(const spot &s)
+{
+    const words w = load_words(&s);
+    return {
+        static_cast<int64_t>(static_cast<uint64_t>(w.word[1]) << 32 | w.word[0]),
+        static_cast<int>(w.word[2]), static_cast<int>(w.word[3])};
+}
+
 __device__ inline bool
 both_inside(const problem<float> &p, const spot &a, const spot &b)
 {
@@ -70,11 +80,11 @@ template <int kTile, bool kAlongK> struct field_copies {
     {
         int across = static_cast<int>(threadIdx.x) % kAcross;
         int first = static_cast<int>(threadIdx.x) / kAcross;
-        spot own = kAlongK ? k[across].in_field : m[across];
+        spot own = read_spot(kAlongK ? k[across].in_field : m[across]);
 #pragma unroll
         for (int i = 0; i < kCount; i++) {
             int other = first + i * kStep;
-            spot its = kAlongK ? m[other] : k[other].in_field;
+            spot its = read_spot(kAlongK ? m[other] : k[other].in_field);
             bool there = both_inside(p, own, its);
             float &word = kAlongK ? to.rows[across][other] : to.rows[other][across];
             copy_word(word, field + (there ? own.at + its.at : 0), there);
