@@ -255,3 +255,19 @@ def test_what_the_gradient_needs_is_not_computed_unasked(device: str, op: str, d
     without = run_forward(op, given, layer, dtype, device, kept=False)
     for one, other in zip(with_it, without, strict=True):
         assert other is None or torch.equal(one, other)
+
+
+@pytest.mark.promise("KERNELS-recurrent-values")
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("op", ["rnn_tanh", "gru"])
+def test_two_halves_make_the_whole(device: str, op: str, dtype: str) -> None:
+    """Bit by bit: the state between steps is what out has of it, no more."""
+    whole, half = Layer(6, 5, 16, 24), Layer(3, 5, 16, 24)
+    given = drawn(whole, op, dtype)
+    out, last, *_ = run_forward(op, given, whole, dtype, device)
+    with torch.no_grad():
+        first = run_forward(op, {**given, "x": given["x"][:3]}, half, dtype, device)
+        state = first[1].double().cpu()
+        rest = run_forward(op, {**given, "x": given["x"][3:], "h0": state}, half, dtype, device)
+    assert torch.equal(out, torch.cat([first[0], rest[0]]))
+    assert torch.equal(last, rest[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -251,8 +251,12 @@ def refused_bwd(op: str) -> Any:
     return calls
 
 
-FORWARD = {"rnn_tanh": rnn_tanh, "gru": gru, "lstm": lstm}
-BACKWARD = {"rnn_tanh": rnn_tanh_bwd, "gru": gru_bwd, "lstm": lstm_bwd}
+FORWARD: dict[str, Callable[..., Any]] = {"rnn_tanh": rnn_tanh, "gru": gru, "lstm": lstm}
+BACKWARD: dict[str, Callable[..., Any]] = {
+    "rnn_tanh": rnn_tanh_bwd,
+    "gru": gru_bwd,
+    "lstm": lstm_bwd,
+}
 
 # The hidden state and the gates' gradients are rounded to the dtype between steps, and in gru what
 # was rounded may cancel;
