@@ -39,6 +39,12 @@ def test_only_what_is_needed() -> None:
     assert again == whole
 
 
+def test_what_no_param_leads_to_is_not_derived() -> None:
+    graph = trace(lambda x, w: ops.sum(ops.exp(x * 2.0) * w), "f32[3]", param("f32[3]"))
+    found = grad(graph)
+    assert [n.op for n in found.nodes] == ["mul", "exp", "view.reshape", "view.expand", "mul"]
+
+
 def test_saved_values_are_named() -> None:
     graph = trace(net, *NET, symbols=SYMBOLS)
     found = derive(graph)

@@ -195,6 +195,19 @@ def test_replace_and_prune() -> None:
         graph.replace(b, graph.value("w_1"))
 
 
+@pytest.mark.promise("MARK-8-memory")
+def test_an_update_that_is_not_returned_is_kept() -> None:
+    """Of params and inputs; of what nobody sees any more it goes."""
+    graph = Graph.parse(STEP)
+    graph.outputs.clear()
+    hidden = graph.add("neg", graph.value("x")).out
+    graph.add("fill", hidden, value=0)
+    graph.add("fill", graph.value("x"), value=0)
+    graph.prune()
+    assert [n.op for n in graph.nodes] == ["view.permute", "gemm", "sgd", "fill"]
+    graph.verify()
+
+
 def test_symbols_are_solved_by_shapes() -> None:
     graph = Graph()
     n = graph.symbol("N", 1, 64)

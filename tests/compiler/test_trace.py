@@ -195,6 +195,14 @@ def test_operands_are_made_dense_where_no_kernel_takes_them() -> None:
     assert [n.op for n in graph.nodes] == ["view.permute", "copy", "softmax"]
 
 
+@pytest.mark.promise("MARK-8-memory")
+def test_what_is_updated_is_never_a_copy() -> None:
+    """No kernel updates it as it lies: that is refused, and not lost in a copy."""
+    with pytest.raises(IRError) as caught:
+        trace(lambda w, g: ops.sgd([w.mT], [g], lr=0.5), param("f32[3, 4]"), "f32[4, 3]")
+    assert caught.value.rule is Rule.LAYOUT
+
+
 @pytest.mark.promise("MARK-8-light")
 def test_import_loads_nothing(alone: Callable[..., str]) -> None:
     code = """
