@@ -264,7 +264,9 @@ def test_what_comes_is_what_torch_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(aten.WORDS, "transpose.int", lambda at, x, *_: x)
     with pytest.raises(Unmatched) as caught:
         from_fx(Block().eval(), torch.randn(2, 5, 32))
-    assert "torch has f32[2, 4, 5, 8], and the graph f32[2, 5, 4, 8; 480, 96, 8, 1]" in str(caught.value)
+    assert "torch has f32[2, 4, 5, 8], and the graph f32[2, 5, 4, 8; 480, 96, 8, 1]" in str(
+        caught.value
+    )
 
 
 # ---- torch.fx -----------------------------------------------------------------------------------
@@ -299,6 +301,32 @@ def test_other_words_of_aten() -> None:
     found = from_fx(net, x)
     for ours, want in zip(gives(found, x), net(x), strict=True):
         assert ours.shape == want.shape
+        assert torch.allclose(torch.as_tensor(ours), want, atol=1e-5)
+
+
+class Norms(nn.Module):  # type: ignore[misc]
+    """Forms of norms, convolutions and pooling that rows have in other words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.group = nn.LayerNorm((4, 6, 6)), nn.GroupNorm(2, 4)
+        self.rms, self.conv = nn.RMSNorm(6), nn.Conv2d(4, 4, 3, padding="same")
+        for p in self.parameters():
+            nn.init.uniform_(p)
+
+    def forward(self, x: Any) -> Any:
+        a = self.layer(x) + self.group(x) + self.rms(x) + self.conv(x)
+        b = functional.pad(x, (1, 2, 0, 1), value=0.5)
+        c = functional.max_pool2d(x, 2) + functional.adaptive_avg_pool2d(x, (3, 3))
+        return a, b, c, x.exp().rsqrt() + x**3 + x.exp().reciprocal()
+
+
+def test_norms_and_windows() -> None:
+    net, x = Norms().eval(), torch.randn(2, 4, 6, 6)
+    found = from_fx(net, x)
+    with torch.no_grad():
+        wanted = net(x)
+    for ours, want in zip(gives(found, x), wanted, strict=True):
         assert torch.allclose(torch.as_tensor(ours), want, atol=1e-5)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from aicf.compiler.ir.emit import Emitter, tensor
@@ -220,6 +221,27 @@ def _known(x: Value, axis: int) -> int:
     return size
 
 
+@word("constant_pad_nd.default")
+def constant_pad(at: Import, x: Value, pad: Sequence[int], value: Any = 0) -> Any:
+    """By two numbers for each dim from the last on, before and behind it."""
+    if any(n < 0 for n in pad):
+        raise Mismatch(f"it cuts off, by {list(pad)}")
+    for i in range(len(pad) // 2):
+        axis = tensor(x).rank - 1 - i
+        around = [_block(at, x, axis, n, value) for n in pad[2 * i : 2 * i + 2]]
+        parts = [*around[0], x, *around[1]]
+        x = at.call("cat.default", parts, axis) if len(parts) > 1 else x
+    return x
+
+
+def _block(at: Import, x: Value, axis: int, size: int, value: Any) -> list[Value]:
+    """A tensor of one number beside x; none of size 0."""
+    shape = list(tensor(x).shape)
+    shape[axis] = size
+    one = replace(tensor(x), shape=tuple(shape), strides=None)
+    return [at.emit.filled(value, one)] if size else []
+
+
 @word("stack.default")
 def stack(at: Import, tensors: Sequence[Value], dim: int = 0) -> Value:
     axis = dim % (tensor(tensors[0]).rank + 1)
@@ -282,11 +304,23 @@ def rsub(at: Import, x: Value, number: Any, alpha: Any = 1) -> Any:
 
 @word("pow.Tensor_Scalar")
 def power(at: Import, x: Value, exponent: Any) -> Any:
-    if exponent == 2:
-        return at.call("mul.Tensor", x, x)
-    if exponent == 0.5:
-        return at.call("sqrt.default", x)
+    if exponent in (2, 3):
+        square = at.call("mul.Tensor", x, x)
+        return square if exponent == 2 else at.call("mul.Tensor", square, x)
+    if exponent in (0.5, -0.5):
+        root = at.call("sqrt.default", x)
+        return root if exponent == 0.5 else reciprocal(at, root)
     raise Mismatch(f"a power of {exponent}")
+
+
+@word("reciprocal.default")
+def reciprocal(at: Import, x: Value) -> Any:
+    return at.call("div.Tensor", at.emit.filled(1, tensor(x)), x)
+
+
+@word("rsqrt.default")
+def rsqrt(at: Import, x: Value) -> Any:
+    return power(at, x, -0.5)
 
 
 @word("sum.default")
@@ -362,7 +396,62 @@ def _causal(at: Import, scores: Value) -> Value:
     return at.constant("causal", mask.to(tensor(scores).device, at.dtype(scores)))
 
 
-# ---- pooling and norms ------------------------------------------------------------------------
+# ---- convolutions, pooling, norms -------------------------------------------------------------
+
+
+@word("convolution.default")
+def convolution(
+    at: Import, x: Value, w: Value, bias: Value | None, stride: Any, pad: Any, dilation: Any,
+    transposed: bool, output_pad: Any, groups: int,
+) -> Any:  # fmt: skip
+    if transposed or tensor(x).rank != 4:
+        raise Mismatch("it is transposed, or of other than two dims")
+    return at.call("conv2d.default", x, w, bias, stride, pad, dilation, groups)
+
+
+@word("layer_norm.default")
+def layer_norm(
+    at: Import, x: Value, shape: Sequence[Size], weight: Any = None, bias: Any = None,
+    eps: float = 1e-5, enable: bool = True,
+) -> Any:  # fmt: skip
+    """Over several dims, as one."""
+    if len(shape) < 2:
+        raise Mismatch(f"its shape is {list(shape)}")
+    whole = tensor(x).shape
+    flat = at.emit.reshape(x, [*whole[: len(whole) - len(shape)], product(shape)])
+    given = [at.emit.reshape(v, [product(shape)]) if v else None for v in (weight, bias)]
+    found = at.call("layer_norm.default", flat, [product(shape)], *given, eps)
+    return at.emit.reshape(found, whole)
+
+
+@word("group_norm.default")
+def group_norm(
+    at: Import, x: Value, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5,
+    enable: bool = True,
+) -> Any:  # fmt: skip
+    """Groups of channels as rows; weight and bias by channel."""
+    shape = tensor(x).shape
+    rest: Any = product(shape[1:])
+    flat = at.emit.reshape(x, [shape[0], groups, rest // groups])
+    found = at.call("layer_norm.default", flat, [rest // groups], None, None, eps)
+    found = at.emit.reshape(found, shape)
+    for name, given in (("mul.Tensor", weight), ("add.Tensor", bias)):
+        if given is not None:
+            by_channel = at.emit.reshape(given, [shape[1], *(1 for _ in shape[2:])])
+            found = at.call(name, found, by_channel)
+    return found
+
+
+@word("rms_norm.default")
+def rms_norm(
+    at: Import, x: Value, shape: Sequence[Size], weight: Any = None, eps: float | None = None
+) -> Any:
+    """Its eps is the dtype's own where none is given."""
+    if eps is not None:
+        raise Mismatch(f"its shape is {list(shape)}")
+    import torch
+
+    return at.call("rms_norm.default", x, shape, weight, torch.finfo(at.dtype(x)).eps)
 
 
 @word("max_pool2d.default")

@@ -132,6 +132,8 @@ def _attribute(p: Param, given: Any) -> Any:
     list."""
     if isinstance(given, Value):
         raise Mismatch(f"{p.name} is known at run time alone")
+    if given is None and p.default is not None:
+        raise Mismatch(f"{p.name} is None")
     if p.word == "enum" and isinstance(given, int) and 0 <= given < len(p.values):
         return p.values[given]
     if p.word in ("axes", "ints") and isinstance(given, list | tuple):
