@@ -10,7 +10,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from aicf import from_export, from_fx, value_and_grad  # noqa: E402
-from aicf.compiler.ir import aten  # noqa: E402
+from aicf.compiler.ir import fx  # noqa: E402
 from aicf.compiler.ir.fx import Imported, Unmatched  # noqa: E402
 from aicf.compiler.ir.graph import Graph  # noqa: E402
 from aicf.compiler.ir.pattern import Mismatch, Number, Pattern  # noqa: E402
@@ -261,7 +261,7 @@ def test_what_is_kept_between_runs_is_refused() -> None:
 
 def test_what_comes_is_what_torch_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word that would give another shape is found where it is used."""
-    monkeypatch.setitem(aten.WORDS, "transpose.int", lambda at, x, *_: x)
+    monkeypatch.setitem(fx.WORDS, "transpose.int", lambda at, x, *_: x)
     with pytest.raises(Unmatched) as caught:
         from_fx(Block().eval(), torch.randn(2, 5, 32))
     assert "torch has f32[2, 4, 5, 8], and the graph f32[2, 5, 4, 8; 480, 96, 8, 1]" in str(

@@ -1,8 +1,9 @@
 """Graphs from torch: what `torch.export` exports, and modules and graphs of `torch.fx` through it.
 
 An op of ATen is a call of the row whose `aten` it matches (`pattern.py`), or a composition of such
-(`aten.py`). Ops that are neither are decomposed by torch's own tables; what is left then is
-refused, all of it at once, each with its node and its line of source. This module imports torch.
+(`aten_views.py`, `aten_compute.py`). Ops that are neither are decomposed by torch's own tables;
+what is left then is refused, all of it at once, each with its node and its line of source. This
+module imports torch.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from aicf_rt.torch_kernels import DTYPES, NAMES
 
 from aicf import dim
-from aicf.compiler.ir import aten
+from aicf.compiler.ir import aten_compute, aten_views
 from aicf.compiler.ir.emit import Emitter, tensor
 from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph
@@ -27,6 +28,8 @@ from aicf.compiler.ir.trace import TraceError
 from aicf.compiler.ir.types import TensorType
 from aicf.dim import Dim
 from aicf.table import FLOATS, Kind, Table
+
+WORDS: Final = {**aten_views.WORDS, **aten_compute.WORDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def lowered(
 
 def is_known(name: str, table: Table) -> bool:
     """Whether an op of ATen is a row, or said by rows, as far as its name tells."""
-    return name in table.by_aten or name in aten.WORDS
+    return name in table.by_aten or name in WORDS
 
 
 def _targets(program: torch.export.ExportedProgram) -> set[Any]:
@@ -133,7 +136,7 @@ _LOST = object()  # what an unmatched node gives
 
 @dataclass
 class _Import:
-    """A program on its way to a graph. It is what `aten.WORDS` are given."""
+    """A program on its way to a graph. It is what `WORDS` are given."""
 
     program: torch.export.ExportedProgram
     table: Table
@@ -292,8 +295,8 @@ class _Import:
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """What an op of ATen gives: by a row, else by its word. Raises Mismatch."""
-        if name in aten.SAME:
-            return aten.WORDS[name](self, *args, **kwargs)
+        if name in aten_views.SAME:
+            return WORDS[name](self, *args, **kwargs)
         schema, reasons, found = _schema(name), [], []
         for row in self.table.by_aten.get(name, ()):
             try:
@@ -305,8 +308,8 @@ class _Import:
                 return self.of_row(match, len(schema.returns))
             except IRError as error:
                 reasons.append(str(error))
-        if name in aten.WORDS:
-            return aten.WORDS[name](self, *args, **kwargs)
+        if name in WORDS:
+            return WORDS[name](self, *args, **kwargs)
         raise Mismatch("; ".join(reasons) or "no row is that in ATen's terms")
 
     def of_row(self, match: Any, returns: int) -> Any:
