@@ -59,7 +59,7 @@ class CudaBackend(AicfBackend):
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         import aicf_rt
 
-        return aicf_rt.empty(tuple(shape), dtype, self.device, stream=self._stream)
+        return aicf_rt.empty(tuple(shape), dtype, self.device, stream=_handle(self._stream))
 
     def from_host(self, array: Any) -> Any:
         made = self.empty(array.shape, dtype_of(array))
@@ -147,3 +147,11 @@ class CudaBackend(AicfBackend):
             call()
         last.record(self._stream)
         return float(first.elapsed(last)) / count
+
+
+def _handle(stream: Any) -> int | None:
+    """Of what `stream=` takes, as a number: of it memory is taken and given back in its order."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    _, handle = stream.__cuda_stream__()
+    return int(handle)
