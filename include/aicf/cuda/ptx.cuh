@@ -149,8 +149,12 @@ prefetch_l2(const void *p)
 }
 
 // Has the sector come to the L1: nobody waits for it.
+__device__ inline void
 prefetch(const void *from)
+{
     asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(from)));
+}
+
 // 16 bytes to global memory by one instruction.
 __device__ inline void
 store_global(void *p, const uint32_t (&x)[4])
