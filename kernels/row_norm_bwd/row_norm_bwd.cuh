@@ -236,13 +236,15 @@ launch_combine(const float *partial, T *gw, T *gb, int64_t teams, int64_t N, aic
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// How many teams the workspace has room for.
+// How many teams the workspace has room for; that of `cluster` for so many times the columns.
+constexpr int64_t kClusterSums = 2;
+
 inline int64_t
-most_teams(int64_t L, int64_t N)
+most_teams(int64_t L, int64_t N, int64_t sums = 1)
 {
-    int64_t most = ceil_div(L, kLeastRows);
+    int64_t most = ceil_div(L, kLeastRows), room = sums * kMostSums / N;
     most = most < kMostTeams ? most : kMostTeams;
-    most = most < kMostSums / N ? most : kMostSums / N;
+    most = most < room ? most : room;
     return most < 1 ? 1 : most;
 }
 

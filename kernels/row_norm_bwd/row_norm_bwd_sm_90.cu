@@ -445,7 +445,7 @@ run_cluster(const operands<T> &p, const wanted<T> &out, aicf_stream stream)
     int64_t most = most_teams(p.L, p.N);
     if constexpr (sizeof(T) == 2) {
         steady::plan s;
-        if (plan_for(p, most, s)) {
+        if (plan_for(p, most_teams(p.L, p.N, kClusterSums), s)) {
             return launch_both(p, out, s.teams, stream, [&] {
                 return steady::launch<form>(pass<T>, s, stream, p, s);
             });
