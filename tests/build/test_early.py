@@ -15,7 +15,7 @@ from checkout import ROOT
 
 pytestmark = pytest.mark.guests("nvcc")
 
-# What is launched early: the file, the first argument of launch_waiting, and for each op that the
+# What is launched early: the file, the first argument of launch_waiting or start_clusters, and for each op that the
 # file is a part of the kernels that this may be.
 REDUCTIONS = ("sum", "mean", "max", "min", "argmax", "extremum_bwd", "bias_add_bwd")
 REDUCE, MAPS = "include/aicf/cuda/reduce.cuh", "include/aicf/cuda/channel_maps.cuh"
@@ -46,10 +46,13 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/cross_entropy_bwd/cross_entropy_bwd.cu", "weigh<T>"): {"cross_entropy_bwd": "weigh"},
     ("include/aicf/cuda/rows.cuh", "k.block"): dict.fromkeys(SOFTMAX + NORMS, "block"),
     ("include/aicf/cuda/rows.cuh", "kernel"): dict.fromkeys(
-        SOFTMAX + NORMS, "(lanes|whole_lanes|stay)"
+        SOFTMAX + NORMS, "(lanes|whole_lanes|stay|cluster)"
     ),
     ("kernels/row_norm/row_norm.cu", "whole_block<T>"): dict.fromkeys(NORMS, "whole_block"),
     ("kernels/row_norm/row_norm_sm_90.cu", "wide_block<T>"): dict.fromkeys(NORMS, "wide_block"),
+    ("kernels/row_norm/row_norm_sm_90.cu", "whole_cluster<T>"): dict.fromkeys(
+        NORMS, "whole_cluster"
+    ),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "block<T"): dict.fromkeys(NORMS_BWD, "block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "lanes<T"): dict.fromkeys(NORMS_BWD, "lanes"),
     ("kernels/row_norm_bwd/row_norm_bwd.cuh", "combine<T>"): dict.fromkeys(NORMS_BWD, "combine"),
@@ -79,7 +82,7 @@ def launched_early() -> set[tuple[str, str]]:
     for folder in ("include/aicf/cuda", "kernels"):
         for path in sorted((ROOT / folder).rglob("*.cu*")):
             text = path.read_text(encoding="utf-8")
-            for said in re.findall(r"[\w:. ?]launch_waiting\(\s*([^,]+),", text):
+            for said in re.findall(r"[\w:. ?](?:launch_waiting|start_clusters)\(\s*([^,]+),", text):
                 found.add((str(path.relative_to(ROOT)), said))
     return found
 

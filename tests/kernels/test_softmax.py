@@ -162,7 +162,7 @@ def test_every_kernel_takes_short_rows(width: int, kernel: str, dtype: str) -> N
 @pytest.mark.promise("KERNELS-softmax-rows")
 @pytest.mark.parametrize("layout", ["dense", "odd"])
 @pytest.mark.parametrize(
-    "rows, width, dtype", [(1301, 16_400, "f16"), (1301, 16_393, "bf16"), (401, 50_257, "bf16")]
+    "rows, width, dtype", [(2200, 16_400, "f16"), (2200, 16_393, "bf16"), (401, 50_257, "bf16")]
 )
 def test_blocks_that_go_from_row_to_row(rows: int, width: int, dtype: str, layout: str) -> None:
     """Rows as a cluster has them, so many that a block has several; in place too."""
