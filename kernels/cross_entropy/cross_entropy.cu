@@ -18,12 +18,12 @@ namespace aicf::cross_entropy {
 constexpr int kBlock = 256;
 // Packs of a thread in a stage, and stages on their way: 128 KiB of a multiprocessor that holds
 constexpr int kAhead = 4, kStages = 2;
-constexpr int kBlocks = 4;                 // so many blocks of `stay`
-constexpr int64_t kEnoughWarps = 32 * 132; // as many as the largest machines have room for
-constexpr int64_t kMostInRow = 1 << 30;    // classes that are counted in 32 bits
-constexpr int kLanesPacks = 4;             // of a row, that a lane holds at most
-constexpr int kCombine = 512;              // threads of `combine`
-constexpr int64_t kMostParts = 8192;       // said in the row's workspaces too
+constexpr int kBlocks = 4;              // so many blocks of `stay`
+constexpr int64_t kEnoughWarps = 32;    // of a multiprocessor: as many as it has room for
+constexpr int64_t kMostInRow = 1 << 30; // classes that are counted in 32 bits
+constexpr int kLanesPacks = 4;          // of a row, that a lane holds at most
+constexpr int kCombine = 512;           // threads of `combine`
+constexpr int64_t kMostParts = 8192;    // said in the row's workspaces too
 
 template <typename T> struct operands {
     const T *logits;
@@ -482,12 +482,12 @@ launch_stay(
     operands<T> p, int64_t packs, aicf_cross_entropy_reduction reduction, T *out, float *divisor,
     void *workspace, aicf_stream stream)
 {
-    if (p.lines > INT32_MAX - kEnoughWarps) { // more than any memory holds
+    if (p.lines > INT32_MAX - (1 << 20)) { // more than any memory holds
         return status_of(cudaErrorInvalidConfiguration);
     }
     // A row costs each of its warps some hundred instructions: few warps, where rows are many.
     int64_t warps = ceil_div(packs, rows::kWarp * kAhead * 4);
-    if (p.lines * warps < kEnoughWarps) {
+    if (p.lines * warps < kEnoughWarps * rows::multiprocessors()) {
         warps = ceil_div(packs, rows::kWarp * kAhead * 2);
     }
     constexpr int64_t kMost = kBlock / rows::kWarp;
@@ -502,7 +502,8 @@ launch_stay(
     void (*const kernels[2][2])(operands<T>) = {
         {stay<T, false, false>, stay<T, false, true>}, {stay<T, true, false>, stay<T, true, true>}};
     int64_t teams = warps == 1 ? kMost : 1;
-    int64_t block = teams * warps * rows::kWarp, most = rows::multiprocessors() * kBlocks * kBlock / block;
+    int64_t block = teams * warps * rows::kWarp,
+            most = rows::multiprocessors() * kBlocks * kBlock / block;
     int64_t blocks = ceil_div(p.lines, teams);
     void (*kernel)(operands<T>) = kernels[smooth][warps == 1];
     aicf_status status = allow_shared(kernel, rows::ahead_bytes(kSlots, kBlock));
@@ -533,7 +534,7 @@ launch_rows(
     int power = rows::power_for(packs);
     p.team = rows::team_for(packs);
     int64_t threads = ceil_div(p.lines, power == 0 ? rows::kRowsOf<1> : 1) * p.team;
-    int block = threads / rows::kLanesBlock < rows::kEnoughBlocks ? rows::kWarp : rows::kLanesBlock;
+    int block = rows::lanes_block(threads);
     return launch_lines(
         p, ceil_div(threads, block), block, kernels[power], reduction, out, divisor, workspace,
         stream);

@@ -234,7 +234,7 @@ launch_rows(operands<T> p, void *workspace, aicf_stream stream)
         kernel = kernels[power];
         p.team = rows::team_for(packs);
         int64_t threads = ceil_div(p.lines, power == 0 ? rows::kRowsOf<1> : 1) * p.team;
-        block = threads / rows::kLanesBlock < rows::kEnoughBlocks ? rows::kWarp : rows::kLanesBlock;
+        block = static_cast<unsigned>(rows::lanes_block(threads));
         blocks = ceil_div(threads, block);
     }
     if (blocks > kMostBlocks) {

@@ -68,8 +68,8 @@ template <typename P> struct kernels {
 };
 
 constexpr int kLanesBlock = 128;
-constexpr int kStayPacks = 8;          // of a thread of a block that stays
-constexpr int64_t kEnoughBlocks = 264; // two a multiprocessor of the largest machines
+constexpr int kStayPacks = 8;        // of a thread of a block that stays
+constexpr int64_t kEnoughBlocks = 2; // of a multiprocessor
 
 // Multiprocessors of the current device.
 inline int64_t
@@ -83,6 +83,13 @@ multiprocessors()
         cudaGetLastError(); // the launch says what is wrong
     }
     return known ? count : 1;
+}
+
+// Threads of a block of lanes, of so many in all: few are spread over all multiprocessors.
+inline int
+lanes_block(int64_t threads)
+{
+    return threads / kLanesBlock < kEnoughBlocks * multiprocessors() ? kWarp : kLanesBlock;
 }
 
 inline unsigned
@@ -147,7 +154,7 @@ launch(const kernels<P> &k, P p, aicf_stream stream, bool aligned = false)
     p.shape.lines = deal_by_lines(p.shape, k.item, packs, int64_t{p.shape.team} << power);
     int64_t teams = ceil_div(p.shape.count, power == 0 ? kRowsOf<1> : 1);
     int64_t threads = ceil_div(teams * p.shape.team, kWarp) * kWarp;
-    int block = threads / kLanesBlock < kEnoughBlocks ? kWarp : kLanesBlock;
+    int block = lanes_block(threads);
     if (ceil_div(threads, block) > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
