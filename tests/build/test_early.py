@@ -15,8 +15,8 @@ from checkout import ROOT
 
 pytestmark = pytest.mark.guests("nvcc")
 
-# What is launched early: the file, the first argument of launch_waiting or start_clusters, and for each op that the
-# file is a part of the kernels that this may be.
+# What is launched early: the file, the first argument of launch_waiting or start_clusters, and for
+# each op that the file is a part of the kernels that this may be.
 REDUCTIONS = ("sum", "mean", "max", "min", "argmax", "extremum_bwd", "bias_add_bwd")
 REDUCE, MAPS = "include/aicf/cuda/reduce.cuh", "include/aicf/cuda/channel_maps.cuh"
 SOFTMAX = ("softmax", "log_softmax", "softmax_bwd", "log_softmax_bwd")
