@@ -230,9 +230,11 @@ __launch_bounds__(parts::kThreads, 1) cluster(const operands<T> p, const parts::
 
 using form = steady::form<4, 2, 1>;
 
-// An element of both.
-template <typename T> struct pair_of {
-    T gy = T(), x = T();
+// What a thread has that has an edge, in shared memory, since registers are scarce: its column, and
+// the elements of the row that is added up and of the one before it.
+template <typename T> struct edge_of_rows {
+    columns_of<1> column;
+    T gy[2], x[2];
 };
 
 template <typename T> struct passing {
@@ -245,12 +247,13 @@ template <typename T> struct passing {
     float share;
     words weight[form::kPacks];
     float gw[form::kPacks][kPackSize<T>], gb[form::kPacks][kPackSize<T>];
-    columns_of<1> last;
+    edge_of_rows<T> &edge;
     row_terms now, before, coming;
-    pair_of<T> edge, edge_before, edge_coming;
+    T gy_coming = T(), x_coming = T();
 
-    __device__ passing(const operands<T> &operands, const steady::plan &plan)
-        : p(operands), s(plan), mine(operands.x, plan), share(1.0f / static_cast<float>(p.N))
+    __device__ passing(const operands<T> &operands, const steady::plan &plan, edge_of_rows<T> &room)
+        : p(operands), s(plan), mine(operands.x, plan), share(1.0f / static_cast<float>(p.N)),
+          edge(room)
     {
     }
 
@@ -278,8 +281,10 @@ template <typename T> struct passing {
                 gw[k][i] = gb[k][i] = 0.0f;
             }
         }
-        last.w[0] = p.weight && mine.at.edge >= 0 ? to_f32(p.weight[mine.at.edge]) : 1.0f;
-        last.gw[0] = last.gb[0] = 0.0f;
+        if (mine.at.edge >= 0) {
+            edge.column.w[0] = p.weight ? to_f32(p.weight[mine.at.edge]) : 1.0f;
+            edge.column.gw[0] = edge.column.gb[0] = 0.0f;
+        }
     }
 
     __device__ void look(int i)
@@ -287,16 +292,20 @@ template <typename T> struct passing {
         int64_t row = mine.row(i, s);
         coming.mean = kCentred ? p.mean[row] : 0.0f;
         coming.rstd = p.rstd[row];
-        edge_coming.gy = rows::edge_of(p.gy + row * p.N, mine.at);
-        edge_coming.x = rows::edge_of(p.x + row * p.N, mine.at);
+        gy_coming = rows::edge_of(p.gy + row * p.N, mine.at);
+        x_coming = rows::edge_of(p.x + row * p.N, mine.at);
     }
 
     __device__ void next()
     {
         before = now;
         now = coming;
-        edge_before = edge;
-        edge = edge_coming;
+        if (mine.at.edge >= 0) {
+            edge.gy[1] = edge.gy[0];
+            edge.x[1] = edge.x[0];
+            edge.gy[0] = gy_coming;
+            edge.x[0] = x_coming;
+        }
     }
 
     __device__ void
@@ -333,8 +342,8 @@ template <typename T> struct passing {
             }
         }
         if (mine.at.edge >= 0) {
-            float gy[1] = {to_f32(edge.gy)}, x[1] = {to_f32(edge.x)};
-            AICF_OP::add_up(now, last, gy, x, sum[0]);
+            float gy[1] = {to_f32(edge.gy[0])}, x[1] = {to_f32(edge.x[0])};
+            AICF_OP::add_up(now, edge.column, gy, x, sum[0]);
         }
         rows::reduce_lanes(sum, rows::kWarp, combine{});
     }
@@ -342,7 +351,6 @@ template <typename T> struct passing {
     __device__ void finish(int i, const char *stage, const float (&sum)[1][2])
     {
         row_terms t = s.parts > 1 ? before : now;
-        pair_of<T> one = s.parts > 1 ? edge_before : edge;
         T *gx = p.gx + mine.row(i, s) * p.N;
         t.first = kCentred ? -t.rstd * (sum[0][0] * share) : 0.0f;
         t.second = -t.rstd * (sum[0][1] * share);
@@ -366,8 +374,9 @@ template <typename T> struct passing {
             }
         }
         if (mine.at.edge >= 0) {
-            float gy[1] = {to_f32(one.gy)}, x[1] = {to_f32(one.x)}, v[1];
-            AICF_OP::finish(t, last, gy, x, v);
+            int lag = s.parts > 1 ? 1 : 0;
+            float gy[1] = {to_f32(edge.gy[lag])}, x[1] = {to_f32(edge.x[lag])}, v[1];
+            AICF_OP::finish(t, edge.column, gy, x, v);
             if (p.gx) {
                 gx[mine.at.edge] = of_f32<T>(v[0]);
             }
@@ -404,7 +413,7 @@ template <typename T> struct passing {
             }
         }
         if (mine.at.edge >= 0) {
-            save_columns(last.gw, last.gb, mine.at.edge);
+            save_columns(edge.column.gw, edge.column.gb, mine.at.edge);
         }
     }
 };
@@ -414,9 +423,11 @@ __global__ void
 __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, const steady::plan s)
 {
     extern __shared__ __align__(kPackBytes) char stages[];
+    constexpr int kEdges = 2 * kPackSize<T>; // threads that may have one
     __shared__ steady::mail<rows::add> room;
+    __shared__ edge_of_rows<T> edges[kEdges];
     rows::begin();
-    passing<T> work(p, s);
+    passing<T> work(p, s, edges[threadIdx.x % kEdges]);
     steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
     if (p.partial) {
         work.save();
