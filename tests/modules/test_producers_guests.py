@@ -448,7 +448,7 @@ def test_what_has_no_memory_is_named_by_its_class(add: Any, unsupported: Any) ->
 def test_what_a_class_of_torchs_tensors_raises_is_shown(add: Any) -> None:
     """Its __torch_function__ is asked for all that is done with it: no word of torch's."""
 
-    class Angry(torch.Tensor):
+    class Angry(torch.Tensor):  # type: ignore[misc,name-defined]
         @classmethod
         def __torch_function__(cls, *given: Any, **named: Any) -> Any:
             raise LookupError("no such method here")
