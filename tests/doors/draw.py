@@ -8,6 +8,7 @@ import importlib
 import json
 import math
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -198,10 +199,49 @@ class Draw:
         one = array_of(self.dice.choice([(), (1,), (1, 1)]), dtype)
         return self.dice.choice([1, 2, np.int16(1), one])
 
+    # ---- conditions --------------------------------------------------------------------------
+
+    def given(self) -> dict[str, Any]:
+        """The attributes as they are going to be passed, or left to their defaults."""
+        found = {}
+        for attr in self.row["row"]["args"]:
+            if "attr" in attr:
+                name = attr["name"]
+                passed = "default" not in attr or self.passes(name)
+                value = self.attrs[name] if passed else attr["default"]
+                value = int(value) if isinstance(value, np.integer) else value
+                several = attr["attr"] == "ints" and isinstance(value, int)
+                found[name] = [value] * attr["size"] if several else value
+        return found
+
+    def obey(self) -> None:
+        """Draws dims as conditions of the row would have them that say so simply."""
+        known = self.given()
+        for dim in self.row["dims"]:
+            if not (dim["pack"] or dim["value"] or dim["list"] or dim["name"] in known):
+                self.dims[dim["name"]] = self.size()
+        for where in self.row["row"].get("where", {}):
+            for part in where.split(" and "):
+                said = re.fullmatch(r"(\w+) (==|>=|% \w+ ==) (.+)", part)
+                if not said or not isinstance(self.dims.get(said[1]), int):
+                    continue
+                name, how, wanted = said.groups()
+                with contextlib.suppress(Exception):  # attributes may be anything
+                    value = int(eval(wanted, {**self.dims, **known}))
+                    by = int(known[how.split()[1]]) if how.startswith("%") else 1
+                    if how == "==" and 0 <= value <= 16:
+                        self.dims[name] = value
+                    elif how == ">=":
+                        self.dims[name] = max(self.dims[name], min(value, 8))
+                    elif how.startswith("%") and 0 < by <= 8:
+                        self.dims[name] *= by
+
     # ---- a call ------------------------------------------------------------------------------
 
     def call(self) -> tuple[list[Any], dict[str, Any]]:
         """Arguments of the generic form: positional, by name."""
+        if self.row["row"].get("where") and self.dice.randrange(4):
+            self.obey()
         inputs = [p for p in self.row["params"] if p["role"] in ("IN", "INOUT")]
         tensors = [self.tensor(p) for p in inputs]
         named = {a: v for a, v in self.attrs.items() if self.passes(a)}

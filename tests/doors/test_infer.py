@@ -14,7 +14,6 @@ import pytest
 from doors.draw import NAMES, Draw, described, spec_of, table_of
 
 MOST = 12_000  # draws of a row, of which more than 40 are to fit
-FEW = {"conv2d_dw": 20, "conv2d_dx": 20}  # or so many, where sizes must agree with a window's
 
 # ---- one verdict ---------------------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ def test_infer_says_what_the_call_says(which: str, zoo: ModuleType) -> None:
                 named = {k: 1 if isinstance(v, np.ndarray) else v for k, v in named.items()}
             ran += agree(getattr(package, name), row, args, named)
             tried += 1
-        assert ran > FEW.get(name, 40), (name, ran)
+        assert ran > 40, (name, ran)
         assert tried - ran > 10, (name, ran)
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -142,7 +143,11 @@ class Row:
                 dims[name] = tuple(rng.choice((n, n, 1)) for n in shared)[rng.choice((0, 0, 1)) :]
         counts = {d["name"]: rng.choice((0, 1, 2, 3)) for d in self.said["dims"] if d["list"]}
         values = {a["name"]: self.value(a, rng) for a in self.attributes}
+        if rng.random() < 0.5:
+            values = {a["name"]: self.within(a, values[a["name"]]) for a in self.attributes}
         self.follow(dims, values, rng)
+        if rng.random() < 0.7:
+            self.obey(dims, values)
         shapes: Shapes = []
         for p in self.inputs:
             if p["optional"] and rng.random() < 0.4:
@@ -165,6 +170,37 @@ class Row:
             if d["value"] and name != d["name"] and name in dims and rng.random() < 0.7:
                 known = {**dims, **values, "_e": self.evaluate["_e"]}
                 (dims[name],) = self.item({"kind": "VALUE", "python": d["value"]}, known)
+
+    @staticmethod
+    def within(a: Mapping[str, Any], value: Any) -> Any:
+        """Integers as their bounds allow them."""
+        least, most = a.get("min", -(2**63)), a.get("max", 2**63 - 1)
+        if a["attr"] == "int":
+            return min(max(value, least), most)
+        if a["attr"] == "ints":
+            return tuple(min(max(v, least), most) for v in value)
+        return value
+
+    def obey(self, dims: dict[str, Any], values: Mapping[str, Any]) -> None:
+        """Dims as conditions of the row would have them that say so simply, one after the other."""
+        for part in (
+            p for where in self.said["row"].get("where", {}) for p in where.split(" and ")
+        ):
+            said = re.fullmatch(r"(\w+) (==|>=|% \w+ ==) (.+)", part)
+            if not said or not isinstance(dims.get(said[1]), int):
+                continue
+            name, how, wanted = said.groups()
+            try:
+                value = eval(wanted, {**dims, **values})
+                by = values[how.split()[1]] if how.startswith("%") else 1
+            except (ArithmeticError, KeyError, TypeError, NameError, SyntaxError):
+                continue
+            if how == "==" and isinstance(value, int) and value <= 64:
+                dims[name] = value
+            elif how == ">=" and isinstance(value, int):
+                dims[name] = max(dims[name], min(value, 64))
+            elif how.startswith("%") and 0 < by <= 64:
+                dims[name] *= by
 
     def shape(
         self,

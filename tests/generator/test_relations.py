@@ -22,10 +22,6 @@ TABLES = {
 }
 ROUNDS = 40
 CALLS = 1500  # a row
-FEW = {
-    "conv2d_dx": 2,
-    "conv2d_dw": 2,
-}  # of the calls asked for, where sizes of outs must agree with a window's
 
 
 @pytest.fixture(scope="session", params=TABLES)
@@ -85,9 +81,9 @@ def test_relations_agree_with_c(
                 row, index, library, relation, expressions.Refused, calls
             )
             taken, refusals = taken + fit, refusals + refused
-            if taken >= FEW.get(row.name, 20):
+            if taken >= 20:
                 break
-        assert taken >= FEW.get(row.name, 20), f"{row.name}: {taken} calls fit"
+        assert taken >= 20, f"{row.name}: {taken} calls fit"
     assert refusals >= 20 * len(rows), f"{refusals} calls do not fit"
 
 
