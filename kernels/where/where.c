@@ -37,18 +37,6 @@ enum { GRAIN = 32768 }; /* elements a part: long beside the cost of waking a thr
         } else {                                                                                \
             where_steps_##name(cond, a, b, out, n, step[0], step[1], step[2], step[3]);         \
         }                                                                                       \
-    }                                                                                           \
-                                                                                                \
-    static aicf_status where_##name(                                                            \
-        const aicf_view *cond, const aicf_view *a, const aicf_view *b, const aicf_view *out)    \
-    {                                                                                           \
-        static const WORD zero;                                                                 \
-        aicf_view nothing = *out;                                                               \
-        nothing.data = (void *)&zero;                                                           \
-        memset(nothing.strides, 0, sizeof nothing.strides);                                     \
-        const aicf_view *const views[] = {cond, a ? a : &nothing, b ? b : &nothing, out};       \
-        const int64_t items[] = {1, sizeof(WORD), sizeof(WORD), sizeof(WORD)};                  \
-        return aicf_lines_run_items(views, 4, items, GRAIN, where_line_##name, NULL);           \
     }
 
 #define SAME(x) (x)
@@ -60,22 +48,37 @@ WHERE_WORD(uint32_t, 32, SAME)
 WHERE_WORD(uint64_t, 64, SAME)
 WHERE_WORD(uint8_t, bool, TRUTH)
 
-#define WHERE(s, name)                                                                       \
+/* Elements of so many bytes. */
+static __attribute__((noinline)) aicf_status
+where_run(
+    const aicf_view *cond, const aicf_view *a, const aicf_view *b, const aicf_view *out,
+    int64_t item, aicf_line_fn *line)
+{
+    static const uint64_t zero;
+    aicf_view nothing = *out;
+    nothing.data = (void *)&zero;
+    memset(nothing.strides, 0, sizeof nothing.strides);
+    const aicf_view *const views[] = {cond, a ? a : &nothing, b ? b : &nothing, out};
+    const int64_t items[] = {1, item, item, item};
+    return aicf_lines_run_items(views, 4, items, GRAIN, line, NULL);
+}
+
+#define WHERE(s, name, item)                                                                 \
     aicf_status aicf_cpu_where_loop_##s(                                                     \
         const aicf_view *cond, const aicf_view *a, const aicf_view *b, const aicf_view *out, \
         int64_t C, int64_t A, int64_t B, aicf_stream stream)                                 \
     {                                                                                        \
         (void)C, (void)A, (void)B, (void)stream;                                             \
-        return where_##name(cond, a, b, out);                                                \
+        return where_run(cond, a, b, out, item, where_line_##name);                          \
     }
 
-WHERE(f32, 32)
-WHERE(f16, 16)
-WHERE(bf16, 16)
-WHERE(f64, 64)
-WHERE(i8, 8)
-WHERE(u8, 8)
-WHERE(i16, 16)
-WHERE(i32, 32)
-WHERE(i64, 64)
-WHERE(bool, bool)
+WHERE(f32, 32, 4)
+WHERE(f16, 16, 2)
+WHERE(bf16, 16, 2)
+WHERE(f64, 64, 8)
+WHERE(i8, 8, 1)
+WHERE(u8, 8, 1)
+WHERE(i16, 16, 2)
+WHERE(i32, 32, 4)
+WHERE(i64, 64, 8)
+WHERE(bool, bool, 1)
