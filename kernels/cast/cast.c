@@ -8,6 +8,8 @@
 #include <aicf/cpu/lines.h>
 #include <aicf/cpu/math.h>
 
+#include "dtypes.h"
+
 #undef bool /* stdbool.h's, which would not reach names as what it is called here */
 
 enum {
@@ -203,41 +205,28 @@ cast_run(const aicf_view *x, const aicf_view *out, const source *from, const tar
     static const target to_##s = { \
         sizeof(T), {store_f32_##s, store_f64_##s, store_i32_##s, store_i64_##s}};
 
-/* Expands X(C type, suffix, wide type, whether it is that) for each dtype. */
-#define SOURCES(X)                      \
-    X(aicf_bool, bool, WIDE_I32, false) \
-    X(int8_t, i8, WIDE_I32, false)      \
-    X(uint8_t, u8, WIDE_I32, false)     \
-    X(int16_t, i16, WIDE_I32, false)    \
-    X(int32_t, i32, WIDE_I32, true)     \
-    X(int64_t, i64, WIDE_I64, true)     \
-    X(float, f32, WIDE_F32, true)       \
-    X(aicf_f16, f16, WIDE_F32, false)   \
-    X(aicf_bf16, bf16, WIDE_F32, false) \
-    X(double, f64, WIDE_F64, true)
+SOURCE(aicf_bool, bool, WIDE_I32, false)
+SOURCE(int8_t, i8, WIDE_I32, false)
+SOURCE(uint8_t, u8, WIDE_I32, false)
+SOURCE(int16_t, i16, WIDE_I32, false)
+SOURCE(int32_t, i32, WIDE_I32, true)
+SOURCE(int64_t, i64, WIDE_I64, true)
+SOURCE(float, f32, WIDE_F32, true)
+SOURCE(aicf_f16, f16, WIDE_F32, false)
+SOURCE(aicf_bf16, bf16, WIDE_F32, false)
+SOURCE(double, f64, WIDE_F64, true)
 
-#define TARGETS(X, s)     \
-    X(s, aicf_bool, bool) \
-    X(s, int8_t, i8)      \
-    X(s, uint8_t, u8)     \
-    X(s, int16_t, i16)    \
-    X(s, int32_t, i32)    \
-    X(s, int64_t, i64)    \
-    X(s, float, f32)      \
-    X(s, aicf_f16, f16)   \
-    X(s, aicf_bf16, bf16) \
-    X(s, double, f64)
+AICF_CAST_FROM(TARGET)
+TARGET(double, f64)
 
-SOURCES(SOURCE)
-#define TARGET_OF(s, T, u) TARGET(T, u)
-TARGETS(TARGET_OF, )
-
-#define CAST(s, T, u)                                                            \
+#define CAST(T, s, U, u)                                                         \
     aicf_status aicf_cpu_cast_loop_##s##_##u(                                    \
         const aicf_view *x, const aicf_view *out, int64_t A, aicf_stream stream) \
     {                                                                            \
         (void)A, (void)stream;                                                   \
         return cast_run(x, out, &from_##s, &to_##u);                             \
     }
-#define CASTS(T, s, wide, plain) TARGETS(CAST, s)
-SOURCES(CASTS)
+#define CASTS(T, s) AICF_CAST_TO(CAST, T, s) CAST(T, s, double, f64)
+
+AICF_CAST_FROM(CASTS)
+CASTS(double, f64)

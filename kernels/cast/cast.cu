@@ -12,6 +12,8 @@
 
 #include <aicf/cuda/elementwise.cuh>
 
+#include "dtypes.h"
+
 namespace aicf::cast {
 
 using elementwise::kBlock;
@@ -249,23 +251,6 @@ run_vec(
             cast::dtype_of<device_t<T>>, cast::dtype_of<device_t<U>>, *x, *out, stream);        \
     }
 
-#define FROM(T, s)                   \
-    LAUNCHERS(T, s, float, f32)      \
-    LAUNCHERS(T, s, aicf_f16, f16)   \
-    LAUNCHERS(T, s, aicf_bf16, bf16) \
-    LAUNCHERS(T, s, int8_t, i8)      \
-    LAUNCHERS(T, s, uint8_t, u8)     \
-    LAUNCHERS(T, s, int16_t, i16)    \
-    LAUNCHERS(T, s, int32_t, i32)    \
-    LAUNCHERS(T, s, int64_t, i64)    \
-    LAUNCHERS(T, s, aicf_bool, bool)
+#define FROM(T, s) AICF_CAST_TO(LAUNCHERS, T, s)
 
-FROM(float, f32)
-FROM(aicf_f16, f16)
-FROM(aicf_bf16, bf16)
-FROM(int8_t, i8)
-FROM(uint8_t, u8)
-FROM(int16_t, i16)
-FROM(int32_t, i32)
-FROM(int64_t, i64)
-FROM(aicf_bool, bool)
+AICF_CAST_FROM(FROM)
