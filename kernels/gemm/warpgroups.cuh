@@ -43,16 +43,13 @@ struct tile_shape {
     static constexpr int kPartialBytes = kRows * (kScatters ? kPanel : kCols) * 4;
     static constexpr int kBAt = kStages * kABytes;
     static constexpr int kOutAt = kBAt + kStages * kBBytes;
-    // Sums that are scattered come when all stages have been read, and where those were.
-    static constexpr int kOutEnd = kOutAt + kConsumers * kOutPanels * kPanelBytes;
-    static constexpr int kPartialAt = kScatters ? 0 : kOutEnd;
-    static constexpr int kBarrierAt = kOutEnd + (kScatters ? 0 : (kSplit - 1) * kPartialBytes);
+    static constexpr int kPartialAt = kOutAt + kConsumers * kOutPanels * kPanelBytes;
+    static constexpr int kBarrierAt = kPartialAt + (kSplit - 1) * kPartialBytes;
     static constexpr int kGatheredAt = kBarrierAt + stage_barriers<kStages>::kBytes;
     static constexpr int kShared = kGatheredAt + 8;
 
     static_assert(kCols % kPanel == 0 && kPanels % kShare == 0, "whole panels, evenly loaded");
     static_assert(kShare == 1 || kSplit == 1, "a cluster has one purpose");
-    static_assert(!kScatters || (kSplit - 1) * kPartialBytes <= kOutAt, "sums fit the stages");
     static_assert(kABytes % kSwizzleBytes == 0, "stages start where the swizzle does");
     static_assert(kShared <= kMostShared, "more shared memory than a block can have");
 };
@@ -253,7 +250,7 @@ gather(float (&sums)[S::kSums], const shared_memory<S> &shared, int rank)
 
 // A tile whose k the cluster's blocks split: each block sends the others their panels of its sums
 // and adds up its own panel, what is its own first, then theirs in order of rank. Only warps with
-// rows of the out take part. All blocks have read their stages, where the sums arrive.
+// rows of the out take part.
 template <class S>
 __device__ inline void
 scatter(
@@ -492,8 +489,6 @@ consume_panel(
     float sums[S::kSums], own[panel::kSums];
     multiply<S, T, kATurned, kBTurned>(
         sums, shared, place, consumer, first_slab<S>(rank), p.slabs, [] {});
-    ptx::cluster_arrive();
-    ptx::cluster_wait();
     if (at.m + consumer * kConsumerRows + static_cast<int>(threadIdx.x) / 32 % 4 * 16 < p.m) {
         scatter(own, sums, shared, rank);
     }
@@ -571,10 +566,6 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
             produce<S, kATurned, kBTurned>(shared, &a, &b, p, rank);
         }
         __syncwarp();
-        if constexpr (S::kScatters) { // as the consumers do, before sums arrive in the stages
-            ptx::cluster_arrive();
-            ptx::cluster_wait();
-        }
     } else {
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
