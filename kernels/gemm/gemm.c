@@ -1,4 +1,5 @@
-/* gemm on the CPU: out = act(alpha * a @ b + beta * c + bias), batches broadcast; product.h has how.
+/* gemm on the CPU: out = act(alpha * a @ b + beta * c + bias), batches broadcast; product.h has
+   how.
 
    c is read only where beta is not 0, and may be exactly out. `blas` hands on to `loop` what
    OpenBLAS does not take. */

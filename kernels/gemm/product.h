@@ -1,5 +1,5 @@
-/* Products of matrices on the CPU: out = act(alpha * a @ b + beta * c + bias), batches broadcast; for
-   gemm, and for kernels that begin or end with one.
+/* Products of matrices on the CPU: out = act(alpha * a @ b + beta * c + bias), batches broadcast;
+   for gemm, and for kernels that begin or end with one.
 
    a, b, c and out are views whose last two dims are the matrix and whose earlier dims are the
    batch, the same for all, with stride 0 where one is broadcast. Any strides will do, since `loop`
