@@ -38,13 +38,6 @@ store_shared_by_grid(void *to, uint32_t word)
                  : "memory");
 }
 
-// Brings what lies there into the L2.
-__device__ inline void
-prefetch_l2(const void *p)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
-}
-
 } // namespace aicf::ptx
 
 #endif
