@@ -13,7 +13,7 @@ import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
@@ -117,7 +117,7 @@ class Variant:
     types: Mapping[str, str]  # by type variable
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """An op. Calls go to the op's module, which is imported at the first."""
 
@@ -133,7 +133,10 @@ class Row:
     cost: Mapping[str, str | None]  # flops and bytes, in Python
     backends: Mapping[str, tuple[str, ...]]  # by backend, the suffixes that it has kernels for
     free: str | None  # the type variable that no argument binds; `dtype=` says it
-    entry: Mapping[str, Any] = field(repr=False)  # all of it, as the generator wrote it
+    entry: Mapping[str, Any]  # all of it, as the generator wrote it
+
+    def __repr__(self) -> str:
+        return f"Row({self.package}.{self.name})"
 
     # ---- parameters ----------------------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class Row:
         return _canonical(self.param(name), value, rank)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """The rows of one package."""
 
@@ -266,6 +269,9 @@ class Table:
     hash: str
     ops: Mapping[str, Row]
     backends: Mapping[str, tuple[str, ...]]  # by name, the device types that it serves
+
+    def __repr__(self) -> str:
+        return f"Table({self.package}, {len(self.ops)} ops)"
 
     @staticmethod
     def default() -> Table:

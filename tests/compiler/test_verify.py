@@ -209,6 +209,16 @@ def test_what_depends_on_the_size_is_not_guessed() -> None:
     assert n != wide.symbol("N", 3, 64)
 
 
+def test_what_a_row_says_of_its_outs_is_asked() -> None:
+    graph = Graph()
+    graph.symbol("N", 0, 8)
+    empty = graph.input("empty", "f32[0, 3]")
+    said = refused(Rule.SHAPE, graph, "argmax", empty)
+    assert "there is no largest of nothing, with x: f32[0, 3]" in said
+    assert str(graph.add("argmax", empty, axes=(1,)).out.type) == "i64[0]"
+    refused(Rule.SYMBOL, graph, "argmax", graph.input("any", "f32[N, 3]"))
+
+
 def test_a_bound_graph_is_inferred_anew() -> None:
     """What was taken to differ may be equal at one value: that is found when it is bound."""
     graph = Graph()

@@ -35,10 +35,10 @@ def solve(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     for v in graph.entries:
         if isinstance(v.type, TensorType) and v.name in shapes:
             _match(v, tuple(shapes[v.name]), found)
-    for name in graph.symbols:
-        if name not in found:
-            raise IRError(Rule.SYMBOL, f"no given shape says what {name} is")
-        _check_value(graph, name, found[name])
+    for name in {s.name for v in graph.values for s in v.type.symbols} - set(found):
+        raise IRError(Rule.SYMBOL, f"no given shape says what {name} is")
+    for name, value in found.items():
+        _check_value(graph, name, value)
     return found
 
 

@@ -26,11 +26,11 @@ from aicf.table import Kind, Row, Table
 __all__ = ["Graph", "Node", "Operand", "Value", "values_of"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Graph:
     """Nodes in an order in which each finds what it reads."""
 
-    table: Table = field(default_factory=Table.default, repr=False)
+    table: Table = field(default_factory=Table.default)
     name: str = "graph"
     symbols: dict[str, Symbol] = field(default_factory=dict)
     inputs: list[Value] = field(default_factory=list)  # given anew at each run
@@ -320,7 +320,7 @@ class Graph:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
 

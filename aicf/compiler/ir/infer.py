@@ -6,11 +6,13 @@ attributes by their bounds, layouts by its kernels. Each refusal is an IRError w
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aicf import dim
+from aicf import bindings, dim
 from aicf.compiler.ir import layout, view
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.types import HOST, ScalarType, TensorType, Type, ordered_as
@@ -82,6 +84,7 @@ class _Call:
         variant = self.variant()
         self.check_scalars(variant)
         shapes = self.shapes(attrs)
+        self.check_outs(attrs, shapes)
         self.check_layout(variant, device)
         outs = tuple(
             self.out_type(o, shape, variant.dtypes[o.name], device) if wanted else None
@@ -207,6 +210,21 @@ class _Call:
             message = str(error).removeprefix(f"{row.name}: ")
             raise self.error(Rule.SHAPE, f"{message}, with {self.described()}") from None
 
+    def check_outs(self, attrs: Mapping[str, Any], shapes: Sequence[Sequence[Any]]) -> None:
+        """What `where` says of outs, which a relation of arguments cannot."""
+        row = self.row
+        for where in _wheres_of_outs(row):
+            names = bindings.bind(row, self.operands[: len(row.tensors)], attrs)
+            outs = zip(row.outs, shapes, strict=True)
+            names.update((o.name, TensorType("f32", tuple(shape))) for o, shape in outs)
+            try:
+                holds = bindings.evaluate(where["python"], names)
+            except Undecided as error:
+                raise self.error(Rule.SYMBOL, str(error)) from None
+            if not holds:
+                message = f"{where['message']}, with {self.described()}"
+                raise self.error(Rule.SHAPE, message)
+
     def described(self) -> str:
         given = zip(self.row.tensors, self.operands, strict=False)
         return ", ".join(f"{p.name}: {_text(x)}" for p, x in given if x is not None)
@@ -238,6 +256,13 @@ class _Call:
 
     def error(self, rule: Rule, message: str) -> IRError:
         return IRError(rule, message, self.row.name)
+
+
+@functools.cache
+def _wheres_of_outs(row: Row) -> tuple[Mapping[str, str], ...]:
+    outs = {o.name for o in row.outs}
+    wheres: Sequence[Mapping[str, str]] = row.entry["wheres"]
+    return tuple(w for w in wheres if outs & set(re.findall(r"\w+", w["text"])))
 
 
 def _each(operand: Typed) -> Iterator[TensorType]:
