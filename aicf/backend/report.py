@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,16 +46,19 @@ class Report:
 
     def __init__(self) -> None:
         self.ops: dict[str, Tally] = {}
+        self._lock = threading.Lock()  # no call of any thread goes uncounted
 
     def ran(self, op: str) -> None:
-        tally = self.ops.get(op)
-        if tally is None:
-            tally = self.ops[op] = Tally()
-        tally.ran += 1
+        with self._lock:
+            tally = self.ops.get(op)
+            if tally is None:
+                tally = self.ops[op] = Tally()
+            tally.ran += 1
 
     def fell_back(self, op: str, reason: str, by: str, line: str) -> None:
-        tally = self.ops.setdefault(op, Tally())
-        tally.fallbacks.setdefault(reason, Fallback(by, line)).count += 1
+        with self._lock:
+            tally = self.ops.setdefault(op, Tally())
+            tally.fallbacks.setdefault(reason, Fallback(by, line)).count += 1
 
     def clear(self) -> None:
         self.ops.clear()

@@ -209,6 +209,17 @@ def test_the_budget_ends(rigged: Any, store: Store) -> None:
     )
 
 
+@pytest.mark.promise("AICF-tune-budget")
+def test_what_has_no_room(rigged: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Rigged, "empty", none)
+    result = Tuner(rigged, store).tune(request_of())
+    assert result.status is Status.REFUSED
+    assert result.note == "there is no memory for its operands"
+
+
 # ---- who is right --------------------------------------------------------------------------------
 
 

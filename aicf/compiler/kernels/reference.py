@@ -18,8 +18,9 @@ from .registry import Candidates
 from .request import Request
 from .trial import Array, Trial, numpy_dtype
 
-# Operations that a reference on the CPU may take: some seconds of one plain loop.
+# What a reference on the CPU may take: operations, some seconds of one plain loop; and bytes.
 _MOST = 4e9
+_MOST_BYTES = 1e9
 
 # How near to a reference in f64, (rtol, atol): one rounding of the result, and the arithmetic of
 # the dtype. A kernel's or a row's own `tolerance` goes before.
@@ -48,8 +49,8 @@ def of_cpu(trial: Trial) -> Reference | None:
     own dtypes, since there a rounding decides what is right. None where the CPU has no kernel for
     it, or would need too long."""
     request = trial.request
-    wide = _widened(request)
-    if work_of(request).flops > _MOST or wide is None:
+    work, wide = work_of(request), _widened(request)
+    if work.flops > _MOST or work.bytes > _MOST_BYTES or wide is None:
         return None
     names = Candidates(wide).legal
     if not names:

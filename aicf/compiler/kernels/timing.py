@@ -46,21 +46,21 @@ class Times:
 def measure(
     backend: AicfBackend,
     calls: Mapping[str, Any],
-    restore: Callable[[], None],
+    refresh: Callable[[], None],
     deadline: float = math.inf,
 ) -> dict[str, Times]:
     """By name. In each round every call has its turn, each round another one first, so that what
-    disturbs the machine disturbs all alike; `restore` is called before each sample. A call that is
+    disturbs the machine disturbs all alike; `refresh` is called before each sample. A call that is
     far slower than another is left alone after three rounds. Raises OutOfTime past `deadline`, of
     time.monotonic()."""
-    counts = {name: _count(backend, call, restore) for name, call in calls.items()}
+    counts = {name: _count(backend, call, refresh) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     going = list(calls)
     for turn in range(_ROUNDS):
         for name in going[turn % len(going) :] + going[: turn % len(going)]:
             if time.monotonic() > deadline:
                 raise OutOfTime(f"{turn} of {_ROUNDS} rounds were done")
-            restore()
+            refresh()
             samples[name].append(backend.time(calls[name], counts[name]))
         if turn == 2:
             best = min(statistics.median(s) for s in samples.values())
@@ -68,10 +68,10 @@ def measure(
     return {name: Times(tuple(s)) for name, s in samples.items()}
 
 
-def _count(backend: AicfBackend, call: Any, restore: Callable[[], None]) -> int:
+def _count(backend: AicfBackend, call: Any, refresh: Callable[[], None]) -> int:
     """How many calls make a sample; what is done once at a first call is done by then."""
-    restore()
+    refresh()
     call()
-    restore()
+    refresh()
     once = backend.time(call, 1)
     return max(1, min(_MOST, math.ceil(_LEAST / max(once, 1e-9))))

@@ -65,11 +65,15 @@ class Trial:
         outs = [each(lambda o: o.tensor, x) for x in self._outs]
         return self.backend.prepare(row.name, *inputs, *outs, kernel=kernel, **self._options)
 
-    def restore(self, poison: int = POISONS[0]) -> None:
-        """Data as at the beginning: what is updated in place copied again, outs poisoned."""
+    def refresh(self) -> None:
+        """What is updated in place has its values of the beginning again."""
         for p, x in zip(self.request.row.tensors, self._inputs, strict=True):
             if p.inout and x is not None:
                 each(lambda i: i.restore(), x)
+
+    def restore(self, poison: int = POISONS[0]) -> None:
+        """Data as at the beginning: refreshed, and outs poisoned."""
+        self.refresh()
         for out in self._outs:
             if out is not None:
                 self.backend.fill_bytes(out.base, poison)

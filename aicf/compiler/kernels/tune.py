@@ -124,7 +124,10 @@ class Tuner:
             return Result(request, Status.KEPT, kept.ranking)
         if time.monotonic() > self._end:
             return Result(request, Status.SKIPPED, note="the budget had ended")
-        return self._measured(request, legal, names, values())
+        try:
+            return self._measured(request, legal, names, values())
+        except MemoryError:
+            return Result(request, Status.REFUSED, note="there is no memory for its operands")
 
     def _wanted(
         self, request: Request, legal: Sequence[str]
@@ -166,7 +169,7 @@ class Tuner:
     def _times(self, trial: Trial, calls: dict[str, Any]) -> dict[str, Times]:
         """Taken again where they are noise."""
         for attempt in range(_ATTEMPTS):
-            times = timing.measure(self.backend, calls, trial.restore, self._end)
+            times = timing.measure(self.backend, calls, trial.refresh, self._end)
             order = sorted(times, key=lambda name: times[name].median)
             if attempt + 1 == _ATTEMPTS or not any(times[name].is_noisy for name in order[:2]):
                 break
