@@ -5,6 +5,7 @@ A choice is asked for once a request and kept; an executor that replays prepared
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import math
@@ -171,7 +172,7 @@ class Selector:
 @dataclass(frozen=True, slots=True)
 class _Known:
     """Of an op: its records by what they are for; of each kernel, what the work took at best and
-    what the kernel took, in microseconds."""
+    what the kernel took, in microseconds, the smallest work first."""
 
     records: dict[Subject, list[Record]]
     measured: dict[str, list[tuple[float, float]]]
@@ -182,14 +183,15 @@ def _measured(records: Sequence[Record]) -> dict[str, list[tuple[float, float]]]
     for record in records:
         for name, us in record.ranking:
             found.setdefault(name, []).append((record.model, us))
-    return found
+    return {name: sorted(times) for name, times in found.items()}
 
 
 def _share(measured: list[tuple[float, float]] | None, best: float, place: int) -> float:
     """Of the roofline, what a kernel is taken to reach on work that takes `best` there."""
     if not measured:
         return float(_UNKNOWN * _FALLING**place)
-    model, us = min(measured, key=lambda m: abs(math.log(m[0] / best)))
+    at = bisect.bisect(measured, (best,))
+    model, us = min(measured[max(0, at - 1) : at + 1], key=lambda m: abs(math.log(m[0] / best)))
     return model / us
 
 
