@@ -94,7 +94,8 @@ def test_a_tuner_finds_every_kernel_right(cuda: Any, tmp_path: Path) -> None:
     with Store(tmp_path / FILE) as store:
         tuner = Tuner(cuda, store, budget=60)
         for op, row in rows().items():
-            large = row.large(Maker(DTYPES["f32"], "cuda"))[:1] if "f32" in row.dtypes else []
+            judged_here = "f32" in row.dtypes and row.slack <= 2  # no steps that multiply an error
+            large = row.large(Maker(DTYPES["f32"], "cuda"))[:1] if judged_here else []
             for one in large:
                 call = call_of(row, one, "cuda")
                 request = Request.of(TABLE[op], *call.inputs, **call.options)
