@@ -167,7 +167,8 @@ def _torch(
 
     op = getattr(getattr(torch.ops.aten, word.name), word.overload)
     names = _names(row, tensors, attributes)
-    names |= {p.name: _each(to_torch, x) for p, x in zip(row.tensors, tensors, strict=True)}
+    for p, x in zip(row.tensors, tensors, strict=True):
+        names[p.name] = _each(functools.partial(to_torch, written=p.inout), x)
     names |= {name: getattr(torch, TORCH_DTYPES[d]) for name, d in types.items()}
     result = op(**_arguments(row, word, op._schema.arguments, names))
     return tuple(result) if isinstance(result, tuple | list) else (result,)
@@ -197,7 +198,7 @@ def _numpy(
     attributes: Mapping[str, Any],
     types: Mapping[str, str],
 ) -> tuple[Any, ...]:
-    compute: Callable[..., Any] | None = numpy_words.find(word.name, word.overload)
+    compute: Callable[..., Any] | None = numpy_words.find(word.name)
     if compute is None:
         raise NoFallback(f"{row.name} has no fallback without torch: numpy has no {word}")
     names = _names(row, tensors, attributes) | dict(types)

@@ -1,6 +1,7 @@
 """ATen's words in numpy's: what a fallback computes with where torch is not installed.
 
-`aten_NAME` is ATen's op NAME, in any of its overloads.
+`aten_NAME` is ATen's op NAME, in any of its overloads. Where numpy would give another dtype than
+ATen they refuse, by a TypeError.
 """
 
 from __future__ import annotations
@@ -14,10 +15,28 @@ Array = np.ndarray[Any, Any]
 Axes = int | Sequence[int] | None
 
 
-def find(name: str, overload: str) -> Callable[..., Any] | None:
+def find(name: str) -> Callable[..., Any] | None:
     """The function of an ATen op, None where there is none here."""
     found: Callable[..., Any] | None = globals().get(f"aten_{name}")
     return found
+
+
+def _promoted(*arrays: Any) -> None:
+    """Several dtypes are made one alike by both only within floats or integers, of arrays that have
+    dims."""
+    given = [a for a in arrays if isinstance(a, np.ndarray)]
+    if len({a.dtype for a in given}) > 1 and (
+        len({a.dtype.kind for a in given}) > 1 or any(a.ndim == 0 for a in given)
+    ):
+        kinds = ", ".join(f"{a.dtype} {a.shape}" for a in given)
+        raise TypeError(f"numpy promotes {kinds} otherwise than ATen")
+
+
+def _of_floats(x: Array) -> Array:
+    """ATen makes f32 of integers, numpy f64."""
+    if x.dtype.kind not in "fV":
+        raise TypeError(f"numpy promotes {x.dtype} otherwise than ATen")
+    return x
 
 
 def array(x: Any) -> Array:
@@ -25,19 +44,23 @@ def array(x: Any) -> Array:
 
 
 def aten_add(a: Array, b: Array) -> Array:
+    _promoted(a, b)
     return np.add(a, b)
 
 
 def aten_sub(a: Array, b: Array) -> Array:
+    _promoted(a, b)
     return np.subtract(a, b)
 
 
 def aten_mul(a: Array, b: Array | float) -> Array:
+    _promoted(a, b)
     return np.multiply(a, b, dtype=a.dtype) if isinstance(b, float) else np.multiply(a, b)
 
 
 def aten_div(a: Array, b: Array) -> Array:
-    return np.divide(a, b)
+    _promoted(a, b)
+    return np.divide(_of_floats(a), b)
 
 
 def aten_neg(x: Array) -> Array:
@@ -45,19 +68,19 @@ def aten_neg(x: Array) -> Array:
 
 
 def aten_exp(x: Array) -> Array:
-    return np.exp(x)
+    return np.exp(_of_floats(x))
 
 
 def aten_log(x: Array) -> Array:
-    return np.log(x)
+    return np.log(_of_floats(x))
 
 
 def aten_sqrt(x: Array) -> Array:
-    return np.sqrt(x)
+    return np.sqrt(_of_floats(x))
 
 
 def aten_tanh(x: Array) -> Array:
-    return np.tanh(x)
+    return np.tanh(_of_floats(x))
 
 
 def aten_relu(x: Array) -> Array:
@@ -66,11 +89,12 @@ def aten_relu(x: Array) -> Array:
 
 def aten_sigmoid(x: Array) -> Array:
     """By tanh, which overflows nowhere."""
-    half = x.dtype.type(0.5)
+    half = _of_floats(x).dtype.type(0.5)
     return np.asarray(half * np.tanh(half * x) + half)
 
 
 def aten_where(condition: Array, a: Array, b: Array) -> Array:
+    _promoted(a, b)
     return np.where(condition, a, b)
 
 
@@ -79,6 +103,7 @@ def aten_clone(x: Array) -> Array:
 
 
 def aten_matmul(a: Array, b: Array) -> Array:
+    _promoted(a, b)
     return np.asarray(np.matmul(a, b))
 
 
@@ -88,7 +113,7 @@ def aten_sum(x: Array, axes: Axes, keepdim: bool) -> Array:
 
 
 def aten_mean(x: Array, axes: Axes, keepdim: bool) -> Array:
-    return np.asarray(np.mean(x, _axes(axes), keepdims=keepdim))
+    return np.asarray(np.mean(_of_floats(x), _axes(axes), keepdims=keepdim))
 
 
 def aten_amax(x: Array, axes: Axes, keepdim: bool) -> Array:
@@ -104,6 +129,7 @@ def aten_permute_copy(x: Array, perm: Sequence[int]) -> Array:
 
 
 def aten_cat(xs: Sequence[Array], axis: int) -> Array:
+    _promoted(*xs)
     return np.concatenate(xs, axis)
 
 

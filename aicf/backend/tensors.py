@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -54,8 +55,9 @@ def strides_of(x: Any) -> tuple[int, ...] | None:
     return tuple(s // itemsize for s in strides) if hasattr(x, "nbytes") else tuple(strides)
 
 
-def to_torch(x: Any) -> Any:
-    """The same memory as a tensor of torch's; a copy of what may not be written to."""
+def to_torch(x: Any, written: bool = False) -> Any:
+    """As a tensor of torch's: the same memory, or a copy of what torch may not have. `written`: it
+    must be the same memory, and one that may be written to; raises ValueError where it is not."""
     import torch
 
     if isinstance(x, torch.Tensor):
@@ -63,22 +65,39 @@ def to_torch(x: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray):
         if dtype_of(x) == "bf16":  # a dtype of ml_dtypes, which torch does not know
-            return to_torch(x.view(numpy.int16)).view(torch.bfloat16)
-        if not x.flags.writeable or any(s < 0 for s in x.strides):
-            return torch.from_numpy(x.copy())
-        return torch.from_numpy(x)
+            return to_torch(x.view(numpy.int16), written).view(torch.bfloat16)
+        if x.flags.writeable and all(s >= 0 for s in x.strides):
+            return torch.from_numpy(x)
+        if written:
+            raise ValueError("an array that may not be written to, or runs backwards")
+        return torch.from_numpy(x.copy())
+    if written and not _is_ours(x):
+        raise ValueError(f"whether a {type(x).__name__} may be written to is not known")
     return torch.from_dlpack(x)
 
 
+def _is_ours(x: Any) -> bool:
+    from aicf_rt import Tensor
+
+    return isinstance(x, Tensor)
+
+
+# Who takes over memory by DLPack, by the package of its tensors' type.
+_FRAMEWORKS = {"jaxlib": "jax.dlpack", "jax": "jax.dlpack", "cupy": "cupy"}
+
+
 def like(result: Any, operands: Sequence[Any]) -> Any:
-    """A result of torch's or numpy's in the caller's kind: torch's tensor where an operand is one,
-    else numpy's array on the host, an `aicf_rt.Tensor` on a device."""
+    """A result of torch's or numpy's in the caller's kind: that of the first operand which has a
+    framework; else numpy's array on the host, an `aicf_rt.Tensor` on a device."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(result, torch.Tensor):
         return result
     flat = [t for x in operands for t in (x if isinstance(x, list | tuple) else [x])]
-    if any(isinstance(t, torch.Tensor) for t in flat):
-        return result
+    for package in (type(t).__module__.partition(".")[0] for t in flat):
+        if package == "torch":
+            return result
+        if package in _FRAMEWORKS:
+            return importlib.import_module(_FRAMEWORKS[package]).from_dlpack(result.contiguous())
     if result.device.type == "cpu" and result.dtype != torch.bfloat16:
         return result.detach().numpy()
     from aicf_rt import empty
@@ -89,19 +108,18 @@ def like(result: Any, operands: Sequence[Any]) -> Any:
 
 
 def write(result: Any, out: Any) -> None:
-    """Into a tensor that the caller gave, as an op would: shape and dtype must be its own."""
+    """Into a tensor that the caller gave, as an op would: shape and dtype must be its own, and it
+    one that may be written to."""
     if tuple(result.shape) != tuple(out.shape) or dtype_of(result) != dtype_of(out):
-        raise TypeError(
+        raise ValueError(
             f"out: it must be {dtype_of(result)} {tuple(result.shape)}, not {dtype_of(out)} "
             f"{tuple(out.shape)}"
         )
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(result, torch.Tensor):
         with torch.no_grad():
-            torch.from_dlpack(out).copy_(result) if not isinstance(
-                out, torch.Tensor
-            ) else out.copy_(result)
+            to_torch(out, written=True).copy_(result)
     else:
         import numpy as np
 
-        np.asarray(out)[...] = result
+        np.asarray(out)[...] = result  # numpy knows of what may not be written to

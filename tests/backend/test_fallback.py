@@ -97,6 +97,43 @@ def test_into_the_callers_out(cpu: Any) -> None:
         cpu.add(a, b, out=np.zeros(3, "f4"))
 
 
+@pytest.mark.guests("torch")
+@pytest.mark.promise("AICF-fallback")
+def test_what_may_not_be_written_to_is_not(cpu: Any) -> None:
+    """Neither an operand that is updated in place nor an out, and no copy is taken for it."""
+    from aicf_rt import Unsupported
+
+    x = np.zeros(3, "f4")
+    x.flags.writeable = False
+    with pytest.raises(Unsupported) as caught:
+        cpu.fill(x, value=1.0)
+    assert "may not be written to" in caught.value.__notes__[0]
+    out = np.zeros(3)
+    out.flags.writeable = False
+    with pytest.raises(Unsupported):
+        cpu.add(np.ones(3, "f4"), np.ones(3), out=out)
+    assert not x.any()
+    assert not out.any()
+    back = np.zeros(4, "f4")
+    with pytest.raises(Unsupported):
+        cpu.fill(back.astype("c8"), value=1.0)
+    cpu.fill(back[::-1], value=1.0)
+    assert (back == 1).all()
+
+
+@pytest.mark.guests("torch", "jax")
+@pytest.mark.promise("AICF-fallback")
+def test_the_callers_kind(cpu: Any) -> None:
+    import jax.numpy as jnp
+    from aicf_rt import Unsupported
+
+    x, strided = jnp.ones((2, 3)), np.ones((2, 3), "f8")
+    assert type(cpu.add(x, strided)).__module__.startswith("jax")
+    assert isinstance(cpu.add(strided, np.ones(3, "f4")), np.ndarray)
+    with pytest.raises(Unsupported):
+        cpu.add(strided, np.ones(3, "f4"), out=jnp.zeros((2, 3), "f4"))
+
+
 # ---- every row's text ----------------------------------------------------------------------------
 
 
@@ -159,6 +196,15 @@ def test_by_numpy_where_torch_is_not(cpu: Any, monkeypatch: pytest.MonkeyPatch) 
     )
     assert np.allclose(aten.fall_back(table["sigmoid"], (a,), {}), 1 / (1 + np.exp(-a)))
     assert cpu.report().totals()["fell_back"] == len(cases)
+    row = table["add"]
+    for wrong in (
+        (a, b.astype("i4")),
+        (a, np.float64(1) * np.ones(())),
+    ):
+        with pytest.raises(TypeError, match="otherwise than ATen"):
+            aten.fall_back(row, wrong, {})
+    with pytest.raises(TypeError, match="numpy promotes int32 otherwise"):
+        aten.fall_back(table["exp"], (b.astype("i4"),), {})
     with pytest.raises(aten.NoFallback, match=r"without torch: numpy has no aten.elu"):
         aten.fall_back(table["elu"], (a,), {})
 
