@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from aicf.compiler.kernels import store as module
 from aicf.compiler.kernels.key import Hard, Soft, Subject, bucket, order_text, sizes_text
 from aicf.compiler.kernels.record import Record
 from aicf.compiler.kernels.store import FILE, Store, StoreWarning, default_path
@@ -429,6 +431,27 @@ def test_two_who_meet_an_unreadable_file(path: Path) -> None:
     with Store(path) as store:
         assert {r.subject.sizes for r in store.all()} == {str(n) for n in range(8)}
     assert len(list(path.parent.glob("*.bad-*"))) == 1
+
+
+@pytest.mark.promise("COMPILER-tune-writers")
+def test_a_writer_waits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where SQLite answers at once that the file is locked, as while a log is recovered."""
+    monkeypatch.setattr(module, "_connect", lambda name, uri: sqlite3.connect(
+        name, timeout=0, isolation_level=None, check_same_thread=False, uri=uri))  # fmt: skip
+    path.parent.mkdir()
+    with Store(path) as store, contextlib.closing(sqlite3.connect(path)) as other:
+        store.put(record())
+        other.isolation_level = None
+        other.execute("BEGIN EXCLUSIVE")
+        writer = threading.Thread(target=store.put, args=(record("conv"),))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            writer.start()
+            time.sleep(0.2)
+            assert writer.is_alive()
+            other.execute("COMMIT")
+            writer.join()
+        assert raw(path, "SELECT op FROM choices ORDER BY op") == [("conv",), ("gemm",)]
 
 
 @pytest.mark.promise("COMPILER-tune-writers")
