@@ -4,7 +4,7 @@
 #ifndef AICF_CUDA_CONV_DIRECT_CUH
 #define AICF_CUDA_CONV_DIRECT_CUH
 
-#include <aicf/cuda/conv_strips.cuh>
+#include <aicf/cuda/conv_strip_sums.cuh>
 
 namespace aicf::AICF_OP {
 
