@@ -219,6 +219,14 @@ def test_what_a_row_says_of_its_outs_is_asked() -> None:
     refused(Rule.SYMBOL, graph, "argmax", graph.input("any", "f32[N, 3]"))
 
 
+def test_outs_count_in_layouts() -> None:
+    """A kernel that wants all in one order has none for the one number that comes of a matrix."""
+    graph = Graph()
+    x = graph.add("view.permute", graph.input("x", "f32[4, 3]"), perm=(1, 0)).out
+    refused(Rule.LAYOUT, graph, "mse", x, x, reduction="mean")
+    assert str(graph.add("mse", x, x, reduction="none").out.type) == "f32[3, 4; 1, 3]"
+
+
 def test_a_bound_graph_is_inferred_anew() -> None:
     """What was taken to differ may be equal at one value: that is found when it is bound."""
     graph = Graph()

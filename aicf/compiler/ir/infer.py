@@ -85,11 +85,11 @@ class _Call:
         self.check_scalars(variant)
         shapes = self.shapes(attrs)
         self.check_outs(attrs, shapes)
-        self.check_layout(variant, device)
         outs = tuple(
             self.out_type(o, shape, variant.dtypes[o.name], device) if wanted else None
             for o, shape, wanted in zip(row.outs, shapes, self.wanted(want), strict=True)
         )
+        self.check_layout(variant, device, outs)
         states = {p.name: self.operand(p) for p in row.inouts if self.operand(p) is not None}
         return Inferred(attrs, outs, states, variant.suffix)
 
@@ -229,9 +229,13 @@ class _Call:
         given = zip(self.row.tensors, self.operands, strict=False)
         return ", ".join(f"{p.name}: {_text(x)}" for p, x in given if x is not None)
 
-    def check_layout(self, variant: Variant, device: str) -> None:
+    def check_layout(
+        self, variant: Variant, device: str, outs: Sequence[TensorType | None]
+    ) -> None:
+        """Whether a kernel takes operands and outs as they lie."""
         row = self.row
         tensors = {p.name: list(_each(self.operand(p))) for p in row.tensors}
+        tensors.update((o.name, list(_each(t))) for o, t in zip(row.outs, outs, strict=True))
         if all(t.strides is None for types in tensors.values() for t in types):
             return
         if not layout.fits(row, self.table.backend_of(device), variant.suffix, tensors):
