@@ -21,7 +21,7 @@ from aicf_rt import Spec
 
 from aicf.backend.cpu import CpuBackend
 from aicf.backend.host import as_array
-from aicf.compiler.kernels import reference
+from aicf.compiler.kernels import reference, timing
 from aicf.compiler.kernels.key import Soft
 from aicf.compiler.kernels.registry import Candidates
 from aicf.compiler.kernels.request import Request
@@ -466,3 +466,31 @@ def test_no_right_kernel_is_out(dtype: str, store: Store) -> None:
             assert result.wrong == {}, str(request)
             judged += len(legal)
     assert judged > 150
+
+
+@pytest.mark.promise("AICF-tune-graph", "AICF-selector-frozen")
+def test_a_graph_runs_what_was_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its calls to an executor that may run nothing else, on real kernels."""
+    import aicf
+    from aicf.compiler.kernels.selector import FrozenMiss, Selector
+    from aicf.compiler.runtime.executor import ExecutorV2
+
+    def step(x: Any, w: Any, v: Any) -> Any:
+        return aicf.ops.relu(x @ w) @ v
+
+    monkeypatch.setattr(timing, "_NOISY", 1e9)  # whatever else this machine does
+    cpu = CpuBackend()
+    graph = aicf.trace(step, "f32[N, 24]", "f32[24, 40]", "f32[40, 8]", symbols={"N": (1, 64)})
+    bound = graph.bind({"N": 32})
+    results = list(Tuner(cpu, store).tune_all(requests_of(bound)))
+    assert {r.status for r in results} <= {Status.STORED, Status.ONLY}
+    shapes = ((32, 24), (24, 40), (40, 8))
+    data = [drawn(Request.of(TABLE["relu"], Spec(s, "f32")))[0] for s in shapes]
+    want = np.maximum(data[0] @ data[1], 0) @ data[2]
+    frozen = Selector(cpu.info, store, frozen=True)
+    executor = ExecutorV2(graph, cpu, selector=frozen)
+    out = executor(*data)
+    assert np.array_equal(as_array(out), want)
+    if any(r.status is Status.STORED for r in results):
+        with pytest.raises(FrozenMiss, match=r"gemm\(f32\[64, 24\], f32\[24, 40\]\)"):
+            executor(np.ones((64, 24), "f4"), *data[1:])
