@@ -90,8 +90,10 @@ def tune(
         if not requests:
             raise click.UsageError("nothing to tune: give a CALL or --graph FILE")
         with _store(cache) as store:
-            tuner = Tuner(_backend(table, backend), store, budget=budget, force=force)
-            results = list(_with_progress(tuner, list(dict.fromkeys(requests))))
+            runs = _backend(table, backend)
+            tuner = Tuner(runs, store, budget=budget, force=force)
+            each = dict.fromkeys(request.on(runs.device) for request in requests)
+            results = list(_with_progress(tuner, list(each)))
             _print_results(results, store, as_json)
     if any(r.status in (Status.REFUSED, Status.WRONG) for r in results):
         sys.exit(1)
@@ -185,8 +187,9 @@ def why(call: str, backend: str, package: str, cache: Path | None, as_json: bool
     """Say which kernel CALL runs, why, and why not the others."""
     with _errors(), _store(cache) as store:
         table = Table.of(package)
-        request = Request.parse(table, call)
-        selector = Selector(_backend(table, backend).info, store)
+        runs = _backend(table, backend)
+        request = Request.parse(table, call).on(runs.device)
+        selector = Selector(runs.info, store)
         found = Candidates(request)
         chosen = selector.choose(request)
         if as_json:

@@ -186,6 +186,21 @@ def test_why(run: Any, two_kernels: None, tmp_path: Path) -> None:
     assert "add: out: its shape" in run("cache", "why", "add(f32[3], f32[4])", status=1).output
 
 
+@pytest.mark.promise("AICF-cli")
+def test_a_call_is_on_its_backends_device(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it says where it is."""
+    elsewhere = CpuBackend()
+    elsewhere.device = "cuda:0"
+    monkeypatch.setattr(cli, "_backend", lambda *_: elsewhere)
+    said = run("tune", "add(f64[3], f64[3])", "concat([f64[3], f64[4]], axis=0)", status=1).output
+    assert "add(f64[3]@cuda:0, f64[3]@cuda:0)" in said
+    assert "concat([f64[3]@cuda:0, f64[4]@cuda:0])" in said
+    assert "loop: for cpu, the tensors are on cuda:0" in said
+    request = Request.parse(TABLE, "add(f32[3]@cuda:1, f32[3]@cuda:1)")
+    assert request.on("cuda:0") is request
+    assert Request.parse(TABLE, CALL).on("null").device == "cpu"
+
+
 @pytest.mark.promise("AICF-cli-errors")
 def test_an_unreadable_cache_is_a_warning(run: Any, two_kernels: None, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()

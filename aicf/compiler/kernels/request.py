@@ -64,6 +64,16 @@ class Request:
         """Where its first tensor lies."""
         return next((s.device for s in self.flat()), "cpu")
 
+    def on(self, device: str) -> Request:
+        """The same call with all its tensors there, of one whose tensors lie in host memory."""
+        if device == "null" or self.device == device or self.device != "cpu":
+            return self
+        tensors = tuple(
+            tuple(_moved(s, device) for s in x) if isinstance(x, tuple) else _moved(x, device)
+            for x in self.tensors
+        )
+        return Request(self.row, tensors, self.options)
+
     def flat(self) -> list[Any]:
         """The Specs that are there, of lists too."""
         found: list[Any] = []
@@ -206,6 +216,12 @@ def _of_operand(x: Any) -> Operand:
     assert isinstance(kind, TensorType)
     device = "cpu" if kind.device == "null" else kind.device
     return Spec(kind.shape, kind.dtype, strides=kind.strides, device=device)
+
+
+def _moved(x: Any, device: str) -> Any:
+    from aicf_rt import Spec
+
+    return None if x is None else Spec(x.shape, x.dtype, strides=x.strides, device=device)
 
 
 def _shown(x: Operand) -> str:
