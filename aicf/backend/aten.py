@@ -10,9 +10,7 @@ import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from aicf_rt import Unsupported
+from typing import TYPE_CHECKING, Any
 
 from aicf.bindings import bind
 from aicf.table import Kind, Param, Row
@@ -20,8 +18,16 @@ from aicf.table import Kind, Param, Row
 from . import numpy_words
 from .tensors import dtype_of, like, spec_of, to_torch, write
 
+if TYPE_CHECKING:
 
-class NoFallback(Unsupported):  # type: ignore[misc]  # of C
+    class Unsupported(TypeError, ValueError):
+        """The runtime's own, which is there where it was built."""
+
+else:
+    from aicf_rt import Unsupported
+
+
+class NoFallback(Unsupported):
     """An op, or a call of it, that ATen has no word for; says which, and why that was asked."""
 
 

@@ -205,8 +205,6 @@ def _spec_of(x: Any) -> Operand:
 
 def _of_operand(x: Any) -> Operand:
     """Of an input of a node."""
-    from aicf_rt import Spec
-
     if x is None:
         return None
     if isinstance(x, tuple):
@@ -214,8 +212,17 @@ def _of_operand(x: Any) -> Operand:
     assert isinstance(x, Value)
     kind = x.type
     assert isinstance(kind, TensorType)
+    return _of_type(kind)
+
+
+def _of_type(kind: TensorType) -> Operand:
+    """Of a type whose sizes are numbers."""
+    from aicf_rt import Spec
+
+    shape: Any = kind.shape
+    strides: Any = kind.strides
     device = "cpu" if kind.device == "null" else kind.device
-    return Spec(kind.shape, kind.dtype, strides=kind.strides, device=device)
+    return Spec(shape, kind.dtype, strides=strides, device=device)
 
 
 def _moved(x: Any, device: str) -> Any:
@@ -238,8 +245,6 @@ def _word(value: Any) -> str:
 
 
 def _operand(text: str) -> Operand:
-    from aicf_rt import Spec
-
     if text == "None":
         return None
     if text.startswith("[") and text.endswith("]"):
@@ -249,7 +254,7 @@ def _operand(text: str) -> Operand:
         raise ValueError(f"{text!r} is a number's type; a tensor's is written as f32[64, 64]")
     if any(not isinstance(n, int) for n in found.shape):
         raise ValueError(f"{text!r}: its sizes must be numbers")
-    return Spec(found.shape, found.dtype, strides=found.strides, device=found.device)
+    return _of_type(found)
 
 
 def _parsed(row: Row, name: str, text: str) -> Any:
