@@ -330,6 +330,13 @@ def test_norms_and_windows() -> None:
         assert torch.allclose(torch.as_tensor(ours), want, atol=1e-5)
 
 
+def test_names_that_begin_with_a_digit() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).eval()
+    found = from_fx(net, torch.randn(2, 4))
+    assert [v.name for v in found.graph.params] == ["0.weight", "0.bias"]
+    assert Graph.parse(found.graph.text()) == found.graph
+
+
 def test_an_output_is_no_input() -> None:
     """What the caller gave stays the caller's."""
     x = torch.randn(3, 4)

@@ -130,6 +130,7 @@ MUTATIONS: dict[str, tuple[Rule, str, Callable[[Graph], None]]] = {
     "itself": (Rule.CYCLE, "elu computes it", lambda g: put(g, "e", 0, g.value("e"))),
     "twice": (Rule.ONCE, "a second time", lambda g: g.nodes.insert(1, g.nodes[0])),
     "one name": (Rule.ONCE, "another value has its", lambda g: g.inputs.append(Value("x", F32))),
+    "name": (Rule.NAME, "'a b' is no name", lambda g: g.inputs.append(Value("a b", F32))),
     "overwritten": (Rule.OVERWRITTEN, "updated by sgd", lambda g: g.outputs.append(g.value("t"))),
     "read again": (Rule.OVERWRITTEN, "and is now %w_1", lambda g: g.outputs.append(g.value("w"))),
     "alias": (Rule.ALIAS, "share memory", lambda g: put(g, "w_1", 1, (g.value("w"),))),
@@ -192,6 +193,11 @@ def test_adding_is_refused_by_the_same_rules() -> None:
     refused(Rule.ALIAS, graph, "sgd", [w1], [w1], lr=0.1)
     refused(Rule.CONSTANT, graph, "fill", graph.value("k"), value=0)
     refused(Rule.DEFINED, graph, "elu", Value("q", F32))
+    refused(Rule.NAME, graph, "elu", x, names=["a b"])
+    for name, rule in (("x", Rule.ONCE), ("w", Rule.ONCE), ("a b", Rule.NAME), ("", Rule.NAME)):
+        with pytest.raises(IRError) as caught:
+            graph.input(name, "f32[3]")
+        assert caught.value.rule is rule
     said = refused(Rule.OVERWRITTEN, graph, "gemm", x, t)
     assert "its memory was updated by sgd, and is now %w_1" in said
 

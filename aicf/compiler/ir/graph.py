@@ -18,7 +18,7 @@ from aicf.compiler.ir import types, view
 from aicf.compiler.ir.errors import IRError, Location, Rule
 from aicf.compiler.ir.infer import Inferred, infer
 from aicf.compiler.ir.memory import Memory
-from aicf.compiler.ir.node import Node, Operand, Value, values_of
+from aicf.compiler.ir.node import NAME, Node, Operand, Value, values_of
 from aicf.compiler.ir.types import Type
 from aicf.dim import Dim, Symbol
 from aicf.table import Kind, Row, Table
@@ -59,12 +59,12 @@ class Graph:
 
     def input(self, name: str, type: Type | str) -> Value:
         """What a run is given."""
-        self.inputs.append(self._entered(name, type))
+        self.inputs.append(self._entered(self._fresh(name), type))
         return self.inputs[-1]
 
     def param(self, name: str, type: Type | str) -> Value:
         """What lives on between runs; nodes may update it in place."""
-        self.params.append(self._entered(name, type))
+        self.params.append(self._entered(self._fresh(name), type))
         return self.params[-1]
 
     def constant(
@@ -74,6 +74,12 @@ class Graph:
         value = self._entered(name, type)
         self.constants[value] = fill
         return value
+
+    def _fresh(self, name: str) -> str:
+        """A name by which data will come: no other stands for it."""
+        if name in self._names:
+            raise IRError(Rule.ONCE, "another value has its name", value=name)
+        return name
 
     def _entered(self, name: str, type: Type | str) -> Value:
         found = types.parse(type, self.symbols) if isinstance(type, str) else type
@@ -145,7 +151,7 @@ class Graph:
         for p in row.inouts if row else ():
             operand = operands[row.operands.index(p)] if row else None
             made = tuple(
-                self._value(next(given, None) or f"{v.name}", v.type) for v in values_of(operand)
+                self._value(next(given, None) or v.name, v.type) for v in values_of(operand)
             )
             if operand is not None:
                 states[p.name] = made if p.kind is Kind.LIST else made[0]
@@ -157,6 +163,8 @@ class Graph:
 
     def _value(self, name: str, type: Type) -> Value:
         """A new value; a number is put behind a name that is taken."""
+        if not NAME.fullmatch(name):
+            raise IRError(Rule.NAME, f"{name!r} is no name")
         unique, count = name, 0
         while unique in self._names:
             count += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aicf.compiler.ir import view
 from aicf.compiler.ir.errors import IRError, Location, Rule
@@ -24,6 +25,9 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
+
+
+NAME: Final = re.compile(r"\w[\w.]*", re.ASCII)  # of a value
 
 
 # What a node reads at one parameter: a list has several values, a scalar may be a number, None is

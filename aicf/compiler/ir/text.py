@@ -29,7 +29,7 @@ from aicf import dim
 from aicf.compiler.ir import types, view
 from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph
-from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.node import NAME, Node, Value
 from aicf.dim import Dim, Ratio, Symbol
 from aicf.table import NO_DEFAULT, Param, Row, Table
 
@@ -141,7 +141,7 @@ def _place(loc: Location) -> str:
 
 # ---- reading ------------------------------------------------------------------------------------
 
-_NAME = r"[A-Za-z_][\w.]*"
+_NAME = NAME.pattern
 _PLACE = re.compile(r'\s@\s("(?:[^"\\]|\\.)*"):(\d+)(?: (\S+))?$')
 _CALL = re.compile(rf"({_NAME})\((.*)\)")
 _STRING_OR_END = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\](){},]')

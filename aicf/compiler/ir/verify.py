@@ -11,7 +11,7 @@ from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.infer import infer, symbols
 from aicf.compiler.ir.memory import Memory
-from aicf.compiler.ir.node import Node, Value, values_of
+from aicf.compiler.ir.node import NAME, Node, Value, values_of
 
 
 def verify(graph: Graph) -> None:
@@ -60,6 +60,8 @@ class _Verifier:
             raise self.error(Rule.ONCE, "it is defined a second time", value)
         if value.name in self.names:
             raise self.error(Rule.ONCE, "another value has its name", value)
+        if not NAME.fullmatch(value.name):
+            raise self.error(Rule.NAME, f"{value.name!r} is no name")
         self.defined[value] = value.name
         self.names.add(value.name)
         self.check_symbols(value.type, value)
