@@ -30,7 +30,7 @@ from aicf.compiler.ir.types import Type
 from aicf.dim import Dim, Ratio, Size
 from aicf.table import Row, Table, TableError
 
-PACKAGE = str(Path(__file__).resolve().parents[2])
+PACKAGE = f"{Path(__file__).parents[2]}/"  # as code objects have it
 
 
 class TraceError(TypeError):
