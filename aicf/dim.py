@@ -396,6 +396,7 @@ _WORDS: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def read(node: ast.expr, known: Mapping[str, Symbol]) -> Any:
+    """The number that an expression of Python says. Raises ValueError."""
     match node:
         case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
             return node.value
@@ -406,5 +407,9 @@ def read(node: ast.expr, known: Mapping[str, Symbol]) -> Any:
         case ast.UnaryOp(op=ast.USub()):
             return -read(node.operand, known)
         case ast.BinOp() if type(node.op) in _WORDS:
-            return _WORDS[type(node.op)](read(node.left, known), read(node.right, known))
+            left, right = read(node.left, known), read(node.right, known)
+            try:
+                return _WORDS[type(node.op)](left, right)
+            except (ArithmeticError, TypeError) as error:
+                raise ValueError(f"{ast.unparse(node)!r} is no size: {error}") from None
     raise ValueError(f"{ast.unparse(node)!r} is no size")

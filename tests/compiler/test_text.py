@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+import warnings
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aicf.compiler.ir.errors import Location
+from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph, Value
 from aicf.compiler.ir.text import ParseError, split
 from aicf.table import Table
@@ -196,6 +197,31 @@ def test_faults_name_their_line(old: str, new: str, said: str) -> None:
     with pytest.raises(ParseError) as caught:
         Graph.parse(BASE.replace(old, new))
     assert said in str(caught.value)
+
+
+PIECES = (
+    "%x", "[", "]", "(", ")", ",", "=", "->", "_", ":", "f32[", "N", "1..4", '"', "@", '"a":3',
+    "return", "param", "constant", "view.slice", "axis=0", "inf", "None", "\n", "{", "}", "lr=",
+    "%", "1 / N", "N // 0", "3 % 0", "1" * 30, "1e400", "-1", "'", "\\", "\0", "perm=1", "é",
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), st.sampled_from(PIECES)), min_size=1))
+def test_any_text_is_a_graph_or_refused(edits: list[tuple[float, int, str]]) -> None:
+    """In words of its own, whatever was done to it."""
+    text = BASE
+    for where, gone, piece in edits[:4]:
+        at = int(where * len(text))
+        text = text[:at] + piece + text[at + gone :]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        try:
+            graph = Graph.parse(text)
+        except (ParseError, IRError):
+            return
+        graph.verify()
+        assert Graph.parse(graph.text()) == graph
 
 
 def test_split_keeps_what_brackets_hold() -> None:

@@ -119,10 +119,17 @@ def canonical(word: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(_plain(name, v) for v in value)
+    """Of what takes several a tuple, of the others one size."""
+    if name not in ("perm", "shape"):
+        return _size(name, value)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be several integers, not {value!r}")
+    return tuple(_size(name, v) for v in value)
+
+
+def _size(name: str, value: Any) -> Size:
     if isinstance(value, Dim):
         return value
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be of integers, not {value!r}")
     return operator.index(value)
