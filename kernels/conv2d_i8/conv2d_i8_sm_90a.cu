@@ -61,8 +61,7 @@ produce(
     }
 }
 
-// kTurns: consumers take turns at tiles.
-template <class S, bool kTurns, typename Pair>
+template <class S, typename Pair>
 __global__ void
 __launch_bounds__(S::kThreads, 1) windows(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
@@ -74,7 +73,7 @@ __launch_bounds__(S::kThreads, 1) windows(
     if (threadIdx.x == 0) {
         ptx::map_prefetch(&field);
         ptx::map_prefetch(&factor);
-        shared.barriers().init((kTurns ? 1 : S::kConsumers) * (kWarpgroup / 32));
+        shared.barriers().init(S::kConsumers * (kWarpgroup / 32));
         ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -82,7 +81,7 @@ __launch_bounds__(S::kThreads, 1) windows(
     ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
     // 128 sums and what finishes them are more than an even share of the registers.
-    constexpr bool kMoveRegisters = S::kCols == 256 || kTurns;
+    constexpr bool kMoveRegisters = S::kCols == 256;
     int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
     if (warpgroup == 0) {
         if constexpr (kMoveRegisters) {
@@ -96,11 +95,7 @@ __launch_bounds__(S::kThreads, 1) windows(
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
-        if constexpr (kTurns) {
-            consume_in_turns<S, Pair>(shared, bytes, p, to, warpgroup - 1, 0);
-        } else {
-            consume<S, Pair>(shared, bytes, p, to, warpgroup - 1, 0);
-        }
+        consume<S, Pair>(shared, bytes, p, to, warpgroup - 1, 0);
         __syncwarp();
     }
 }
@@ -144,7 +139,7 @@ windows_of(const aicf_conv &c)
         static_cast<int>(taps * slabs_of(c))};
 }
 
-template <class S, bool kTurns = false>
+template <class S>
 aicf_status
 launch_windows(const aicf_conv &c, const outs &to, int processors, aicf_stream stream)
 {
@@ -168,18 +163,19 @@ launch_windows(const aicf_conv &c, const outs &to, int processors, aicf_stream s
     p.n_tiles = static_cast<int>(ceil_div(c.m, S::kCols));
     p.tiles = p.m_groups * p.n_tiles;
     return launch_clusters(
-        to.requant.signed_in ? windows<S, kTurns, pair_i8> : windows<S, kTurns, pair_u8>,
+        to.requant.signed_in ? windows<S, pair_i8> : windows<S, pair_u8>,
         static_cast<unsigned>(std::min(p.tiles, processors)), S::kThreads, S::kShared, 1, stream,
         field, factor, p, w, to);
 }
 
-// Clocks of a shape, as gemm_i8's; square and narrow ones store under the next tile's products.
+// Clocks of a shape, as gemm_i8's.
 template <class S>
 int64_t
-clocks(const aicf_conv &c, int processors, int slab_clocks, int fixed)
+clocks(const aicf_conv &c, int processors, int slab_clocks)
 {
     int64_t tiles = ceil_div(places_of(c), S::kRows) * ceil_div(c.m, S::kCols);
-    return ceil_div(tiles, processors) * (c.y.taps * c.x.taps * slabs_of(c) * slab_clocks + fixed);
+    return ceil_div(tiles, processors) *
+           (c.y.taps * c.x.taps * slabs_of(c) * slab_clocks + 500 + 8 * S::kCols);
 }
 
 inline aicf_status
@@ -190,16 +186,16 @@ launch_fitting(const aicf_conv &c, const outs &to, aicf_stream stream)
     if (status.kind) {
         return status;
     }
-    int64_t for_wide = clocks<wide>(c, processors, 1060, 8000);
-    int64_t for_square = clocks<square>(c, processors, 545, 1500);
-    int64_t for_low = clocks<low>(c, processors, 400, 4500);
-    int64_t for_narrow = clocks<narrow>(c, processors, 390, 1000);
-    int64_t for_small = clocks<small>(c, processors, 330, 3000);
+    int64_t for_wide = clocks<wide>(c, processors, 1060);
+    int64_t for_square = clocks<square>(c, processors, 545);
+    int64_t for_low = clocks<low>(c, processors, 400);
+    int64_t for_narrow = clocks<narrow>(c, processors, 390);
+    int64_t for_small = clocks<small>(c, processors, 330);
     int64_t best = std::min({for_wide, for_square, for_low, for_narrow, for_small});
     return best == for_wide     ? launch_windows<wide>(c, to, processors, stream)
-           : best == for_square ? launch_windows<square, true>(c, to, processors, stream)
+           : best == for_square ? launch_windows<square>(c, to, processors, stream)
            : best == for_low    ? launch_windows<low>(c, to, processors, stream)
-           : best == for_narrow ? launch_windows<narrow, true>(c, to, processors, stream)
+           : best == for_narrow ? launch_windows<narrow>(c, to, processors, stream)
                                 : launch_windows<small>(c, to, processors, stream);
 }
 

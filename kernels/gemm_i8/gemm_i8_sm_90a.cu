@@ -11,8 +11,7 @@ namespace aicf::gemm_i8 {
 
 using namespace i8;
 
-// kTurns: consumers take turns at tiles.
-template <class S, bool kTurns, typename Pair>
+template <class S, typename Pair>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
@@ -24,12 +23,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
     if (threadIdx.x == 0) {
         ptx::map_prefetch(&a);
         ptx::map_prefetch(&b);
-        if constexpr (kTurns) {
-            shared.barriers().init(kWarpgroup / 32 * S::kShare);
-            ptx::barrier_init_fence();
-        } else {
-            gemm::init_barriers(shared, p, rank);
-        }
+        gemm::init_barriers(shared, p, rank);
     }
     __syncthreads();
     if constexpr (S::kCluster > 1) { // a peer's barriers exist before anything arrives there
@@ -40,7 +34,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
     ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
     // 128 sums and what finishes them are more than an even share of the registers.
-    constexpr bool kMoveRegisters = S::kCols == 256 || kTurns;
+    constexpr bool kMoveRegisters = S::kCols == 256;
     int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
     if (warpgroup == 0) {
         if constexpr (kMoveRegisters) {
@@ -54,11 +48,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if constexpr (kMoveRegisters) {
             ptx::registers_take<232>();
         }
-        if constexpr (kTurns) {
-            consume_in_turns<S, Pair>(shared, bytes, p, to, warpgroup - 1, rank);
-        } else {
-            consume<S, Pair>(shared, bytes, p, to, warpgroup - 1, rank);
-        }
+        consume<S, Pair>(shared, bytes, p, to, warpgroup - 1, rank);
         __syncwarp();
     }
     if constexpr (S::kShare > 1) { // while the peer may still write or arrive here, stay
@@ -80,17 +70,14 @@ struct shape_of_tiles {
     }
 };
 
-template <class S, bool kTurns = false>
+template <class S>
 constexpr shape_of_tiles kTiles = {
-    S::kRows,   S::kCols,
-    S::kARows,  S::kSplit,
-    S::kShare,  S::kThreads,
-    S::kShared, {&warpgroups<S, kTurns, pair_u8>, &warpgroups<S, kTurns, pair_i8>}};
+    S::kRows,  S::kCols,    S::kARows,  S::kSplit,
+    S::kShare, S::kThreads, S::kShared, {&warpgroups<S, pair_u8>, &warpgroups<S, pair_i8>}};
 
 // gemm's shapes, for its reasons.
 constexpr auto &kWide = kTiles<gemm::tile_shape<2, 256, 4, 1, 1, 128, 2>>;
-// Stores under the products of the next tile.
-constexpr auto &kSquare = kTiles<gemm::tile_shape<2, 128, 6, 1, 1, 128, 2>, true>;
+constexpr auto &kSquare = kTiles<gemm::tile_shape<2, 128, 6, 1, 1, 128, 2>>;
 constexpr auto &kLow = kTiles<gemm::tile_shape<1, 128, 8, 1>>;
 constexpr auto &kSmall = kTiles<gemm::tile_shape<1, 64, 12, 1>>;
 constexpr auto &kFew = kTiles<gemm::tile_shape<1, 64, 20, 1, 1, 16>>;
@@ -99,11 +86,11 @@ constexpr auto &kHalved = kTiles<gemm::tile_shape<1, 64, 10, 1, 2>>;
 constexpr auto &kFewHalved = kTiles<gemm::tile_shape<1, 64, 8, 1, 2, 16>>;
 
 // Clocks of a shape: waves of clusters over the processors, each its slabs and a fixed part, in
-// which the outs are stored, but where that is under other products.
+// which the outs are stored.
 inline int64_t
 clocks(const product &p, const shape_of_tiles &s, int processors, int slab_clocks)
 {
-    int fixed = &s == &kSquare ? 600 : 1500 + s.cols * 30;
+    int fixed = 1500 + s.cols * 8;
     int64_t clusters = ceil_div(p.a.lines, s.rows * s.share) * ceil_div(p.b.lines, s.cols);
     return ceil_div(clusters, processors / s.share) *
            (ceil_div(p.a.depth, kLineBytes) * slab_clocks + fixed);

@@ -3,8 +3,8 @@
 // and requantise (aicf/requant.h).
 //
 // A consumer stores its sums from registers: the two neighbours that a thread holds of a row, and
-// with its quad whole sectors of 32-bit outs. That takes as long as a thousand k: tiles of 128
-// columns are given to consumers in turn, so that one stores under the other's products.
+// with its quad whole sectors of 32-bit outs. Consumers wait for stages alone, not for each other,
+// so that one's stores run under another's products.
 #ifndef AICF_GEMM_I8_WARPGROUPS_CUH
 #define AICF_GEMM_I8_WARPGROUPS_CUH
 
@@ -316,49 +316,6 @@ store_bytes(
     }
 }
 
-// The columns that a consumer holds, and whether they are quick: those of the tile before, mostly.
-template <class S> struct columns_at {
-    held_columns<S> &columns;
-    int first = -1;
-    bool mine = false, quick = false;
-
-    // Those of a tile; before its products, so that they wait for nothing.
-    __device__ bool load(const outs &to, int n, const gemm::plan &p, int barrier)
-    {
-        if (to.plain || n == first) {
-            return false;
-        }
-        ptx::threads_meet(barrier, kWarpgroup); // the tile before has been stored
-        mine = load_columns(columns, to, n, p.n, p.slabs);
-        first = n;
-        return true;
-    }
-
-    // Before the first use: all threads have loaded theirs.
-    __device__ void meet(int barrier)
-    {
-        quick = ptx::threads_agree(barrier, kWarpgroup, mine);
-    }
-};
-
-// 64 rows of a tile, from `m` on.
-template <class S>
-__device__ inline void
-store_rows(
-    const int (&sums)[S::kSums], const columns_at<S> &held, const outs &to, int m, int n,
-    const gemm::plan &p)
-{
-    m += row_of_sums();
-    int column = column_of_sums();
-    if (to.plain) {
-        store_sums<S>(sums, to, m, n + column, p.m, p.n);
-    } else if (held.quick) {
-        store_bytes<S>(sums, held.columns.quick, to, m, n, p.m, p.n);
-    } else {
-        store_requantised<S>(sums, held.columns.held + column, to, m, n + column, p.m, p.n);
-    }
-}
-
 // One warpgroup: 64 rows of all of this block's tiles.
 template <class S, typename Pair>
 __device__ inline void
@@ -366,16 +323,17 @@ consume(
     const gemm::shared_memory<S> &shared, uint8_t *bytes, const gemm::plan &p, const outs &to,
     int consumer, int rank)
 {
-    columns_at<S> held = {columns_of<S>(bytes, consumer)};
+    held_columns<S> &columns = columns_of<S>(bytes, consumer);
     ring<S::kStages> place;
     int clusters = static_cast<int>(gridDim.x) / S::kCluster;
     for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
         gemm::corner at = gemm::corner_of<S>(p, i, rank);
-        int first = at.m + consumer * kConsumerRows;
-        bool loaded = held.load(to, at.n, p, 1 + consumer);
+        int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
+        bool quick = !to.plain && load_columns(columns, to, at.n, p.n, p.slabs);
         int sums[S::kSums];
         multiply<S, Pair>(sums, shared, place, consumer, gemm::first_slab<S>(rank), p.slabs);
         if constexpr (S::kSplit > 1) { // this block's one tile
+            int first = at.m + consumer * kConsumerRows;
             if (first + static_cast<int>(threadIdx.x) / 32 % 4 * 16 < p.m) {
                 gather(sums, shared, rank);
             }
@@ -383,69 +341,16 @@ consume(
                 return;
             }
         }
-        if (loaded) {
-            held.meet(1 + consumer);
-        }
-        store_rows<S>(sums, held, to, first, at.n, p);
-    }
-}
-
-// ---- in turns -----------------------------------------------------------------------------------
-
-// One warpgroup: all 128 rows of every second of this block's tiles, so that one consumer stores
-// its tile while the other multiplies the next one. A stage is read by one consumer.
-template <class S, typename Pair>
-__device__ inline void
-consume_in_turns(
-    const gemm::shared_memory<S> &shared, uint8_t *bytes, const gemm::plan &p, const outs &to,
-    int consumer, int rank)
-{
-    static_assert(S::kConsumers == 2 && S::kSplit == 1, "two that take turns");
-    columns_at<S> held = {columns_of<S>(bytes, consumer)};
-    int clusters = static_cast<int>(gridDim.x) / S::kCluster, turn = 0;
-    ring<S::kStages> place;
-    for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles;
-         i += clusters, turn ^= 1) {
-        if (turn != consumer) { // the other's slabs
-            int stage = place.stage + p.slabs;
-            place.parity ^= static_cast<uint32_t>(stage / S::kStages) & 1;
-            place.stage = stage % S::kStages;
+        if (to.plain) {
+            store_sums<S>(sums, to, m, n, p.m, p.n);
             continue;
         }
-        gemm::corner at = gemm::corner_of<S>(p, i, rank);
-        bool loaded = held.load(to, at.n, p, 1 + consumer);
-        int sums[2][S::kSums];
-        uint32_t before = 0;
-        for (int slab = 0; slab < p.slabs; slab++, place.next()) {
-            ptx::barrier_wait(shared.barriers().full(place.stage), place.parity);
-            uint64_t a = descriptor_of(shared.a(place.stage));
-            uint64_t b = descriptor_of(shared.b(place.stage));
-            ptx::wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < kDepth / kStepK; k++) {
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    ptx::wgmma(
-                        sums[half], a + half * (kPanelBytes >> 4) + k * kNext16<false>,
-                        b + k * kNext16<false>, slab > 0 || k > 0, Pair{});
-                }
-            }
-            ptx::wgmma_commit();
-            ptx::wgmma_wait<1>();
-            if (slab > 0) {
-                release_stage<S::kShare>(before);
-            }
-            before = shared.barriers().empty(place.stage);
+        if (ptx::threads_agree(1 + consumer, kWarpgroup, quick)) { // the columns are there
+            store_bytes<S>(sums, columns.quick, to, m, at.n, p.m, p.n);
+        } else {
+            store_requantised<S>(sums, columns.held + column_of_sums(), to, m, n, p.m, p.n);
         }
-        ptx::wgmma_wait<0>();
-        release_stage<S::kShare>(before);
-        if (loaded) {
-            held.meet(1 + consumer);
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            store_rows<S>(sums[half], held, to, at.m + half * kConsumerRows, at.n, p);
-        }
+        ptx::threads_meet(1 + consumer, kWarpgroup); // and the next tile's may come
     }
 }
 
