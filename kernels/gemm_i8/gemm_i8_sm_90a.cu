@@ -23,7 +23,8 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
     if (threadIdx.x == 0) {
         ptx::map_prefetch(&a);
         ptx::map_prefetch(&b);
-        gemm::init_barriers(shared, p, rank);
+        shared.barriers().init(S::kConsumers * (kWarpgroup / 32) * S::kShare);
+        ptx::barrier_init_fence();
     }
     __syncthreads();
     if constexpr (S::kCluster > 1) { // a peer's barriers exist before anything arrives there
@@ -61,19 +62,19 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
 
 // A shape of tiles as the host sees it, and its kernels, by whether a has a sign.
 struct shape_of_tiles {
-    int rows, cols, a_rows, split, share, threads, shared;
+    int rows, cols, a_rows, share, threads, shared;
     void (*kernels[2])(CUtensorMap, CUtensorMap, gemm::plan, outs);
-
-    constexpr int cluster() const
-    {
-        return split * share;
-    }
 };
 
 template <class S>
 constexpr shape_of_tiles kTiles = {
-    S::kRows,  S::kCols,    S::kARows,  S::kSplit,
-    S::kShare, S::kThreads, S::kShared, {&warpgroups<S, pair_u8>, &warpgroups<S, pair_i8>}};
+    S::kRows,
+    S::kCols,
+    S::kARows,
+    S::kShare,
+    S::kThreads,
+    S::kShared,
+    {&warpgroups<S, pair_u8>, &warpgroups<S, pair_i8>}};
 
 // gemm's shapes, for its reasons.
 constexpr auto &kWide = kTiles<gemm::tile_shape<2, 256, 4, 1, 1, 128, 2>>;
@@ -81,9 +82,6 @@ constexpr auto &kSquare = kTiles<gemm::tile_shape<2, 128, 6, 1, 1, 128, 2>>;
 constexpr auto &kLow = kTiles<gemm::tile_shape<1, 128, 8, 1>>;
 constexpr auto &kSmall = kTiles<gemm::tile_shape<1, 64, 12, 1>>;
 constexpr auto &kFew = kTiles<gemm::tile_shape<1, 64, 20, 1, 1, 16>>;
-// Few rows and columns: two blocks a tile.
-constexpr auto &kHalved = kTiles<gemm::tile_shape<1, 64, 10, 1, 2>>;
-constexpr auto &kFewHalved = kTiles<gemm::tile_shape<1, 64, 8, 1, 2, 16>>;
 
 // Clocks of a shape: waves of clusters over the processors, each its slabs and a fixed part, in
 // which the outs are stored.
@@ -99,12 +97,8 @@ clocks(const product &p, const shape_of_tiles &s, int processors, int slab_clock
 inline const shape_of_tiles &
 choose(const product &p, int processors)
 {
-    bool split = 2 * ceil_div(p.b.lines, kHalved.cols) <= processors && p.a.depth > 4 * kLineBytes;
     if (p.a.lines <= kFew.a_rows) {
-        return split ? kFewHalved : kFew;
-    }
-    if (p.a.lines <= kHalved.rows && split) {
-        return kHalved;
+        return kFew;
     }
     const struct {
         const shape_of_tiles *shape;
@@ -155,12 +149,11 @@ launch_warpgroups(const product &p, aicf_stream stream)
     how.tiles = how.m_groups * how.n_tiles;
     how.a_bytes = a_rows * kRowBytes;
     outs to = outs_of(p.out, p.out_pitch, p.b.lines, p.shifts, p.requant);
-    // Blocks that split a tile gather once, so they have one.
-    int clusters = s.split > 1 ? how.tiles : std::min(how.tiles, processors / s.share);
+    int clusters = std::min(how.tiles, processors / s.share);
     return launch_clusters(
-        s.kernels[p.requant.signed_in], static_cast<unsigned>(clusters * s.cluster()),
-        static_cast<unsigned>(s.threads), s.shared, static_cast<unsigned>(s.cluster()), stream, a,
-        b, how, to);
+        s.kernels[p.requant.signed_in], static_cast<unsigned>(clusters * s.share),
+        static_cast<unsigned>(s.threads), s.shared, static_cast<unsigned>(s.share), stream, a, b,
+        how, to);
 }
 
 inline aicf_status

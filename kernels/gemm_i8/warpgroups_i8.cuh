@@ -63,53 +63,21 @@ template <class S, typename Pair>
 __device__ inline void
 multiply(
     int (&sums)[S::kSums], const gemm::shared_memory<S> &shared, ring<S::kStages> &place,
-    int consumer, int first, int slabs)
+    int consumer, int slabs)
 {
     uint32_t before = 0;
-    for (int slab = first; slab < slabs; slab += S::kSplit, place.next()) {
+    for (int slab = 0; slab < slabs; slab++, place.next()) {
         ptx::barrier_wait(shared.barriers().full(place.stage), place.parity);
         multiply_slab<Pair>(
-            sums, shared.a(place.stage) + consumer * kPanelBytes, shared.b(place.stage),
-            slab == first);
+            sums, shared.a(place.stage) + consumer * kPanelBytes, shared.b(place.stage), slab == 0);
         ptx::wgmma_wait<1>();
-        if (slab > first) {
+        if (slab > 0) {
             release_stage<S::kShare>(before);
         }
         before = shared.barriers().empty(place.stage);
     }
     ptx::wgmma_wait<0>();
     release_stage<S::kShare>(before);
-}
-
-// As gather of ../gemm/warpgroups.cuh, of integers: their bits travel as floats'.
-template <class S>
-__device__ inline void
-gather(int (&sums)[S::kSums], const gemm::shared_memory<S> &shared, int rank)
-{
-    if (rank > 0) {
-        uint32_t to = ptx::address_in_block(shared.partial(rank - 1), 0);
-        uint32_t barrier = ptx::address_in_block(shared.gathered(), 0);
-#pragma unroll
-        for (int i = 0; i < S::kSums / 4; i++) {
-            ptx::send_cluster_x4(
-                to + i * shared.kPartialStride, __int_as_float(sums[4 * i]),
-                __int_as_float(sums[4 * i + 1]), __int_as_float(sums[4 * i + 2]),
-                __int_as_float(sums[4 * i + 3]), barrier);
-        }
-        return;
-    }
-    ptx::barrier_wait_cluster(shared.gathered(), 0);
-    for (int other = 1; other < S::kSplit; other++) {
-#pragma unroll
-        for (int i = 0; i < S::kSums / 4; i++) {
-            uint32_t x[4];
-            ptx::load_shared(shared.partial(other - 1) + i * shared.kPartialStride, x);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                sums[4 * i + lane] += static_cast<int>(x[lane]);
-            }
-        }
-    }
 }
 
 // ---- outs ---------------------------------------------------------------------------------------
@@ -331,16 +299,7 @@ consume(
         int m = at.m + consumer * kConsumerRows + row_of_sums(), n = at.n + column_of_sums();
         bool quick = !to.plain && load_columns(columns, to, at.n, p.n, p.slabs);
         int sums[S::kSums];
-        multiply<S, Pair>(sums, shared, place, consumer, gemm::first_slab<S>(rank), p.slabs);
-        if constexpr (S::kSplit > 1) { // this block's one tile
-            int first = at.m + consumer * kConsumerRows;
-            if (first + static_cast<int>(threadIdx.x) / 32 % 4 * 16 < p.m) {
-                gather(sums, shared, rank);
-            }
-            if (rank > 0) {
-                return;
-            }
-        }
+        multiply<S, Pair>(sums, shared, place, consumer, p.slabs);
         if (to.plain) {
             store_sums<S>(sums, to, m, n, p.m, p.n);
             continue;
