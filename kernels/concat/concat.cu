@@ -5,15 +5,13 @@
 //   elements: else a warp copies parts of rows element by element, since that is fewer instructions
 //     than to put 16 bytes together from where they lie. Parts begin at sectors of out, so that
 //     none but those of two tensors is written twice
-//   runs: of many narrow rows in all a warp reads 2 KiB as they lie to shared memory, 16 bytes a
-//     thread, the next on their way meanwhile, and writes their rows from there, as elements
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
 
 #include <aicf/cuda/launch.cuh>
 
-#include "runs.cuh"
+#include "rows.cuh"
 
 namespace aicf::concat {
 
@@ -81,25 +79,6 @@ __host__ __device__ place
 place_of(const operands<kTensors> &p, int i)
 {
     return {p.out + p.start[i], p.pitch};
-}
-
-template <int kTensors>
-__global__ void
-__launch_bounds__(kBlock, 5) runs(const __grid_constant__ operands<kTensors> p)
-{
-    __shared__ words memory[kWarps * kRun / kPackBytes];
-    ptx::let_next_launch_begin();
-    int i = tensor_of(p, blockIdx.x);
-    source s = source_of(p, i);
-    place to = place_of(p, i);
-    uint32_t block = blockIdx.x - p.first[i];
-    ptx::wait_for_launch_before();
-    switch (p.item) {
-    case 1: return copy_runs<uint8_t>(memory, s, to, block, p.truth);
-    case 2: return copy_runs<uint16_t>(memory, s, to, block);
-    case 4: return copy_runs<uint32_t>(memory, s, to, block);
-    default: return copy_runs<uint64_t>(memory, s, to, block);
-    }
 }
 
 template <int kTensors, int kChunks, int kLines>
@@ -209,41 +188,6 @@ launch_lines(operands<kTensors> *p, aicf_stream stream)
                                       static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
 }
 
-// Whether runs do: large calls of narrow rows that are no whole chunks.
-template <int kTensors>
-bool
-takes_runs(const operands<kTensors> &p)
-{
-    bool whole = true;
-    for (int i = 0; i < p.count; i++) {
-        source s = source_of(p, i);
-        whole = whole && place_of(p, i).whole(s);
-        if (int64_t{p.rows} * s.width > kMostRuns) {
-            return false;
-        }
-    }
-    return !whole;
-}
-
-template <int kTensors>
-aicf_status
-launch_runs(operands<kTensors> *p, aicf_stream stream)
-{
-    int64_t blocks = 0;
-    for (int i = 0; i < p->count; i++) {
-        p->first[i] = static_cast<uint32_t>(blocks);
-        int64_t bytes = int64_t{p->rows} * source_of(*p, i).width;
-        int64_t phase = reinterpret_cast<uintptr_t>(p->x[i]) % kPackBytes;
-        blocks += ceil_div(phase + bytes, kWarps * kRuns * kRun);
-    }
-    p->first[p->count] = static_cast<uint32_t>(blocks);
-    p->density = static_cast<float>(p->count) / static_cast<float>(blocks);
-    return blocks > kMostBlocks
-               ? status_of(cudaErrorInvalidConfiguration)
-               : launch_waiting(
-                     runs<kTensors>, static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
-}
-
 template <int kTensors, int kChunks>
 aicf_status
 launch_some(const joined &j, progress *at, aicf_stream stream)
@@ -261,9 +205,6 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     }
     bool most = kChunks > 1 && (j.item == 2 || j.item == 4);
     int64_t line = kWarp * j.item, width = (p.start[p.count] - p.start[0]) / p.count;
-    if (kChunks > 1 && width <= 4 * line - kSector && takes_runs(p)) {
-        return launch_runs(&p, stream);
-    }
     return width <= 4 * line - kSector      ? launch_lines<kTensors, kChunks, 4>(&p, stream)
            : !most || width < 2 * 16 * line ? launch_lines<kTensors, kChunks, 8>(&p, stream)
                                             : launch_lines<kTensors, kUnroll, 16>(&p, stream);

@@ -61,7 +61,6 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("include/aicf/cuda/elementwise.cuh", "vec"): {"copy": "vec", "fill": "vec"},
     ("include/aicf/cuda/transpose.cuh", "k.few"): {"copy": "few", "permute": "few"},
     ("kernels/concat/concat.cu", "multi<kTensors"): {"concat": "multi"},
-    ("kernels/concat/concat.cu", "runs<kTensors>"): {"concat": "runs"},
     ("kernels/embedding/embedding.cu", "each == 4   ? packs<4"): {"embedding": "packs"},
     ("kernels/embedding_bwd/embedding_bwd.cu", "rows<T"): {"embedding_bwd": "rows"},
     ("kernels/embedding_bwd/few.cuh", "few<T"): {"embedding_bwd": "few"},

@@ -153,7 +153,7 @@ def test_many_narrow_rows(device: str, dtype: str) -> None:
 
 @pytest.mark.promise("KERNELS-concat-axes")
 @pytest.mark.parametrize("dtype", [*SIZES, "bool"])
-def test_so_many_narrow_rows_that_they_are_read_as_they_lie(device: str, dtype: str) -> None:
+def test_so_many_narrow_rows_that_a_warp_has_several(device: str, dtype: str) -> None:
     """20 MB: some at odd addresses, one with rows of many lines, one of few elements."""
     each = 1031 * 97 * DTYPES[dtype].itemsize
     widths = [97] * (20_000_000 // each) + [1, 515, 32]
