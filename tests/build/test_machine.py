@@ -312,8 +312,10 @@ def test_the_header_of_a_library_is_looked_for_in_toolkit_and_wheels(tmp_path: P
     python = script(tmp_path / "python", f'echo /nowhere; echo "{wheels}"\n')
 
     def said() -> str:
-        command = ["sh", ROOT / "include/aicf/build.sh", "library", "lib.h", nvcc, python]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        script = ROOT / "include/aicf/build.sh"
+        command = ["sh", *map(str, (script, "library", "lib.h", nvcc, python))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return str(done.stdout).strip()
 
     assert said() == "missing"
     wheel = wheels / "nvidia" / "cu13" / "include"
