@@ -114,9 +114,8 @@ class AicfBackend:
         if nvtx.is_on():
             self._run_in_ranges(calls, names)
             return
-        from aicf_rt import run
-
-        run(calls if isinstance(calls, list | tuple) else list(calls))
+        # Who has calls has the runtime; to import it costs more than a call.
+        sys.modules["aicf_rt"].run(calls if isinstance(calls, (list, tuple)) else list(calls))
 
     def _run_in_ranges(self, calls: Sequence[Any], names: Sequence[str]) -> None:
         line = caller()

@@ -61,6 +61,8 @@ def measure(device: str, batches: Sequence[int], blocks: int) -> list[dict[str, 
 
 
 def measure_scene(scene: Scene, blocks: int) -> dict[str, Any]:
+    import aicf_rt
+
     replay, replay_step = scene.ours("replay")
     _, eager_step = scene.ours("eager")
     steps = {"replay": replay_step, "eager": eager_step}
@@ -70,7 +72,8 @@ def measure_scene(scene: Scene, blocks: int) -> dict[str, Any]:
     replay_step()
     program = next(iter(replay._programs.values())).program
     launches = len(program.steps)
-    steps["launches"] = lambda: [scene.backend.run(piece) for piece in program.pieces]
+    calls = [call for piece in program.pieces for call in piece[0]]
+    steps["launches"] = lambda: aicf_rt.run(calls)
     found = timed(steps, scene.backend.synchronize, launches, blocks)
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,

@@ -354,3 +354,21 @@ def test_an_optimizer_is_a_row_that_updates_lists() -> None:
     assert training.states == ("w2.m", "b2.m", "w2.v", "b2.v")
     assert [v.name for v in training.graph.inputs] == ["x", "y", "lr", "step"]
     assert training.graph.outputs == [training.loss]
+
+
+@promise
+def test_replayed_ops_have_ranges_by_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a profiler sees of a replay: each op, its kernel, and the line that it was traced from."""
+    from aicf.backend import nvtx
+
+    seen: list[str] = []
+    monkeypatch.setattr(nvtx, "_found", (seen.append, lambda: None))
+    run = ExecutorV2(forward(), CpuBackend(), params=weights())
+    x, y = next(batches(1))
+    run(x, y)
+    assert not seen
+    with aicf.nvtx():
+        run(x, y)
+    nodes = [n for n in run.graph.nodes if not n.is_view]
+    assert [text.split()[0] for text in seen] == [n.op for n in nodes]
+    assert all(text.endswith(str(n.loc)) for text, n in zip(seen, nodes, strict=True))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,7 +68,7 @@ class ExecutorV2:
         self._data = dict(constants or {})
         self._programs: OrderedDict[tuple[tuple[str, int], ...], _Bound] = OrderedDict()
         self._last: _Bound | None = None  # what ran last, on these very objects:
-        self._inputs: tuple[Any, ...] = (None,)
+        self._inputs: tuple[Any, ...] = ()
         self._named: dict[str, Any] = {}
         for name, array in (params or {}).items():
             self.load(name, array)
@@ -101,7 +101,7 @@ class ExecutorV2:
         memory.check(value, tensor, {})
         self._params[value] = tensor
         self._programs.clear()
-        self._inputs = (None,)
+        self._last = None
 
     def param(self, name: str) -> Any:
         """The tensor that a param lies in."""
@@ -122,16 +122,14 @@ class ExecutorV2:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the graph: inputs by position or name. Gives its output; a tuple of several, None of
         none."""
-        if _are(inputs, self._inputs) and _are(named.values(), self._named.values()):
-            assert self._last is not None
-            outputs = self._last.rerun()
-        else:
-            self._inputs, self._named, self._last = (None,), {}, None
-            given = self._given(inputs, named)
-            bound = self._bound(given)
-            outputs = bound.run(given)
-            self._inputs, self._named, self._last = inputs, named, bound
-        return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
+        if self._last is not None and _are(inputs, self._inputs) and _are_named(named, self._named):
+            return self._last.rerun()
+        self._last = None
+        given = self._given(inputs, named)
+        bound = self._bound(given)
+        found = bound.run(given)
+        self._inputs, self._named, self._last = inputs, named, bound
+        return found
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
         graph = self.graph
@@ -188,9 +186,21 @@ def _chooser(graph: Graph, selector: Selector) -> Choose:
     return lambda node: selector.choose(Request.of_node(graph.table, node)).kernel
 
 
-def _are(objects: Collection[Any], others: Collection[Any]) -> bool:
+def _are(objects: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether they are the very same, one by one."""
     return len(objects) == len(others) and all(map(operator.is_, objects, others))
+
+
+def _are_named(named: dict[str, Any], others: dict[str, Any]) -> bool:
+    """The same of what stands by name, in the order in which it is named."""
+    if not named:
+        return not others
+    return list(named) == list(others) and all(map(operator.is_, named.values(), others.values()))
+
+
+def _packed(outputs: Sequence[Any]) -> Any:
+    """As a run gives them: one alone, several in a tuple."""
+    return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
 
 
 class _Bound:
@@ -200,6 +210,7 @@ class _Bound:
         self.owner, self.graph, self.constants = owner, graph, constants
         self.program: Program | None = None
         self.inputs: dict[Value, Any] = {}  # of the last run op by op
+        self.result: Any = None  # of a replay whose outputs are reused
         before = owner.graph
         self.values = dict(zip(before.entries, graph.entries, strict=True))
         self.fresh = _Fresh(graph) if owner.outputs == "fresh" else None
@@ -208,23 +219,23 @@ class _Bound:
         params = {self.values[v]: t for v, t in self.owner._params.items()}
         return params | self.constants
 
-    def run(self, given: dict[Value, Any]) -> list[Any]:
+    def run(self, given: dict[Value, Any]) -> Any:
         if self.owner.mode == "eager":
             self.inputs = {self.values[v]: t for v, t in given.items()}
-            return self.run_eagerly(self.inputs)
-        return self.finished(self.prepared(given))
+            return self.rerun()
+        program = self.prepared(given)
+        self.result = _packed([program.tensors[v] for v in self.graph.outputs])
+        return self.rerun()
 
-    def rerun(self) -> list[Any]:
+    def rerun(self) -> Any:
         """With the inputs of the last run."""
-        if self.program is None:
-            return self.run_eagerly(self.inputs)
-        return self.finished(self.program)
-
-    def finished(self, program: Program) -> list[Any]:
+        program = self.program
+        if program is None:
+            return _packed(self.run_eagerly(self.inputs))
         if self.fresh is not None:
-            return self.fresh.run(program)
+            return _packed(self.fresh.run(program))
         program.run()
-        return [program.tensors[v] for v in self.graph.outputs]
+        return self.result
 
     def prepared(self, given: dict[Value, Any]) -> Program:
         """The program, with these inputs put."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value, values_of
@@ -18,6 +18,8 @@ from aicf.compiler.runtime import memory
 from aicf.table import Row
 
 Choose = Callable[[Node], "str | None"]
+# Calls that follow each other and what they are called by profilers, or a step that has no call.
+Piece: TypeAlias = "tuple[list[Any], list[str], Step | None]"
 
 
 @dataclass(eq=False)
@@ -48,7 +50,7 @@ class Program:
         self.choose = choose or (lambda node: None)
         self._readers: dict[Value, list[tuple[Step, str]]] = {}
         self._views: dict[Value, list[Node]] = {}
-        self._pieces: list[Any] | None = None
+        self._pieces: list[Piece] | None = None
         self._changed = False
 
     # ---- making it -----------------------------------------------------------------------------
@@ -146,24 +148,25 @@ class Program:
         """Launches every step, with what was put."""
         if self._changed:
             self._settle()
-        for piece in self.pieces:
-            if isinstance(piece, list):
-                self.backend.run(piece)
+        for calls, names, step in self._pieces or self.pieces:
+            if step is None:
+                self.backend.run(calls, names)
             else:
-                self.fall_back(piece)
+                self.fall_back(step)
 
     @property
-    def pieces(self) -> list[Any]:
-        """Lists of calls that follow each other, and steps that have none."""
+    def pieces(self) -> list[Piece]:
+        """Calls that follow each other, and steps that have none, in their order."""
         if self._pieces is None:
             self._pieces = []
             for step in self.steps:
                 if step.call is None:
-                    self._pieces.append(step)
-                elif self._pieces and isinstance(self._pieces[-1], list):
-                    self._pieces[-1].append(step.call)
-                else:
-                    self._pieces.append([step.call])
+                    self._pieces.append(([], [], step))
+                    continue
+                if not self._pieces or self._pieces[-1][2] is not None:
+                    self._pieces.append(([], [], None))
+                self._pieces[-1][0].append(step.call)
+                self._pieces[-1][1].append(f"{step.row.name} {step.kernel} {step.node.loc}")
         return self._pieces
 
     def run_step(self, step: Step) -> None:
