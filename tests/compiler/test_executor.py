@@ -358,7 +358,7 @@ def test_an_optimizer_is_a_row_that_updates_lists() -> None:
 
 @promise
 def test_replayed_ops_have_ranges_by_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a profiler sees of a replay: each op, its kernel, and the line that it was traced from."""
+    """What a profiler sees of a replay: each op, its kernel, the line that it was traced from."""
     from aicf.backend import nvtx
 
     seen: list[str] = []
