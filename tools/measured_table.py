@@ -58,6 +58,13 @@ SHOWN = [
     "conv2d nhwc f16 256-256/14 k3 s1",
     "conv2d nhwc f16 1024-256/14 k1 s1",
     "conv2d nchw f32 64-64/56 k3 s1",
+    "conv2d_dx nhwc f16 128-128/56 k3 s2",
+    "conv2d_dw nhwc f16 128-128/56 k3 s2",
+    "gemm rc tf32 f32 4096x4096x4096",
+    "gemm_i8 rc i32 4096x4096x4096",
+    "lstm bf16 T1024 B16 H768",
+    "lstm_bwd bf16 T1024 B16 H768",
+    "gru bf16 T128 B64 H512",
 ]
 
 # Who is shown of those whose calls were timed: the names of rows, the fastest of which counts, and
