@@ -53,9 +53,9 @@ typedef struct aicf_backend {
        Host memory is in use until the stream is synchronised. NULL: nothing is copied. */
     aicf_status (*copy)(
         aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
-    /* A stream that waits for no other and that no other waits for. NULL: there are no streams. */
+    /* A stream that waits for no other and that no other waits for. It is never destroyed: memory
+       is given back in the order of the stream that it was taken on. NULL: there are no streams. */
     aicf_status (*create_stream)(aicf_device device, aicf_stream *stream);
-    aicf_status (*destroy_stream)(aicf_device device, aicf_stream stream);
     /* Events that know when they came. `elapsed` waits for both to come. NULL: nothing is timed. */
     aicf_status (*create_event)(aicf_device device, aicf_event *event);
     aicf_status (*record_event)(aicf_device device, aicf_stream stream, aicf_event event);

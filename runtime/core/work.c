@@ -2,6 +2,9 @@
    aicf_rt.synchronize. */
 #include "parse.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 #include <aicf/backend/cpu.h>
 #include <aicf/backend/cuda.h>
 
@@ -115,6 +118,51 @@ state_of(PyTypeObject *type)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+/* Streams that no object has any more. They are not destroyed, since memory that was taken on one
+   is given back in its order, whoever holds it and however long; the next Stream of the device
+   takes one of them. */
+typedef struct idle {
+    struct idle *next;
+    aicf_device device;
+    aicf_stream stream;
+} idle;
+
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static idle *idle_streams;
+
+/* NULL: there is none of the device. */
+static aicf_stream
+idle_take(aicf_device device)
+{
+    aicf_stream stream = NULL;
+    pthread_mutex_lock(&idle_lock);
+    idle **at = &idle_streams;
+    while (*at && !aicf_device_same((*at)->device, device)) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        idle *found = *at;
+        stream = found->stream;
+        *at = found->next;
+        free(found);
+    }
+    pthread_mutex_unlock(&idle_lock);
+    return stream;
+}
+
+static void
+idle_put(aicf_device device, aicf_stream stream)
+{
+    idle *one = malloc(sizeof *one);
+    if (!one) {
+        return; /* the stream is lost, and harms nobody */
+    }
+    pthread_mutex_lock(&idle_lock);
+    *one = (idle){idle_streams, device, stream};
+    idle_streams = one;
+    pthread_mutex_unlock(&idle_lock);
+}
+
 static PyObject *
 stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -126,7 +174,8 @@ stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     aicf_status status = aicf_ok();
     self->device = device;
-    if (backend->create_stream) {
+    self->stream = backend->create_stream ? idle_take(device) : NULL;
+    if (backend->create_stream && !self->stream) {
         Py_BEGIN_ALLOW_THREADS; /* the first of a device starts it */
         status = backend->create_stream(device, &self->stream);
         Py_END_ALLOW_THREADS;
@@ -143,8 +192,8 @@ static void
 stream_dealloc(PyObject *object)
 {
     stream_object *self = (stream_object *)object;
-    if (self->stream && self->device.type == DL_CUDA) {
-        aicf_backend_cuda.destroy_stream(self->device, self->stream);
+    if (self->stream) {
+        idle_put(self->device, self->stream);
     }
     object_free(object);
 }

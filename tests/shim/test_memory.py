@@ -84,3 +84,25 @@ def test_a_view_holds_the_device_memory(over: Over) -> None:
         gc.collect()
         assert shim.live() == before
     """)
+
+
+@promise
+def test_memory_outlives_the_object_of_its_stream(over: Over) -> None:
+    """What was taken on a stream is given back on it: so the stream stays, and serves again."""
+    over("""
+        import gc
+        stream = aicf_rt.Stream("cuda:1")
+        handle = stream.__cuda_stream__()[1]
+        tensor = aicf_rt.empty(8, "f32", "cuda:1", stream=handle)
+        shim.reset()
+        del stream
+        gc.collect()
+        assert not shim.lines("cudaStreamDestroy")
+        del tensor
+        gc.collect()
+        assert [line.stream for line in shim.lines("cudaFreeAsync")] == [handle]
+        assert aicf_rt.Stream("cuda:0").__cuda_stream__()[1] != handle
+        first, second = aicf_rt.Stream("cuda:1"), aicf_rt.Stream("cuda:1")
+        assert first.__cuda_stream__()[1] == handle != second.__cuda_stream__()[1]
+        assert first.device == "cuda:1"
+    """)

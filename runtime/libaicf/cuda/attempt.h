@@ -25,7 +25,6 @@ native(aicf_stream stream)
 aicf_status
 cuda_copy(aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
 aicf_status cuda_create_stream(aicf_device device, aicf_stream *stream);
-aicf_status cuda_destroy_stream(aicf_device device, aicf_stream stream);
 aicf_status cuda_create_event(aicf_device device, aicf_event *event);
 aicf_status cuda_record_event(aicf_device device, aicf_stream stream, aicf_event event);
 aicf_status cuda_elapsed(aicf_device device, aicf_event from, aicf_event to, double *seconds);

@@ -309,7 +309,6 @@ const aicf_backend aicf_backend_cuda = {
     .series = series,
     .copy = cuda_copy,
     .create_stream = cuda_create_stream,
-    .destroy_stream = cuda_destroy_stream,
     .create_event = cuda_create_event,
     .record_event = cuda_record_event,
     .elapsed = cuda_elapsed,

@@ -28,12 +28,6 @@ cuda_create_stream(aicf_device device, aicf_stream *stream)
 }
 
 aicf_status
-cuda_destroy_stream(aicf_device device, aicf_stream stream)
-{
-    ON_DEVICE(device, cudaStreamDestroy(native(stream)));
-}
-
-aicf_status
 cuda_create_event(aicf_device device, aicf_event *event)
 {
     ON_DEVICE(device, cudaEventCreate((cudaEvent_t *)(void *)event));
