@@ -5,12 +5,13 @@
 
 Inputs are read and updated where they lie. Params live in the executor and are updated in place. A
 symbol's value is that of the shapes that come; each combination is prepared once, and the last few
-are kept.
+are kept. Threads that call one executor wait for each other.
 """
 
 from __future__ import annotations
 
 import operator
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
-from aicf.compiler.ir.types import TensorType
+from aicf.compiler.ir.types import ScalarType, TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.program import Choose, Program, Step
 from aicf.table import Row
@@ -66,6 +67,7 @@ class ExecutorV2:
         self.kept = kept
         self._params: dict[Value, Any] = {}
         self._data = dict(constants or {})
+        self._lock = threading.RLock()  # a run puts inputs into calls that all runs launch
         self._programs: OrderedDict[tuple[tuple[str, int], ...], _Bound] = OrderedDict()
         self._last: _Bound | None = None  # what ran last, on these very objects:
         self._inputs: tuple[Any, ...] = ()
@@ -80,10 +82,11 @@ class ExecutorV2:
         overwritten where it lies."""
         value = self._param(name)
         memory.check(value, array, {})
-        if value in self._params:
-            self.backend.copy_into(self._params[value], array)
-        else:
-            self._params[value] = self.backend.from_host(array)
+        with self._lock:
+            if value in self._params:
+                self.backend.copy_into(self._params[value], array)
+            else:
+                self._params[value] = memory.from_host(self.backend, value, array)
 
     def zero(self, *names: str) -> None:
         """Sets params to zero, which need not have been loaded."""
@@ -91,17 +94,19 @@ class ExecutorV2:
             value = self._param(name)
             type = value.type
             assert isinstance(type, TensorType)
-            if value not in self._params:
-                self._params[value] = memory.allocate(self.backend, type)
-            self.backend.fill_bytes(self._params[value], 0)
+            with self._lock:
+                if value not in self._params:
+                    self._params[value] = memory.allocate(self.backend, type)
+                self.backend.fill_bytes(self._params[value], 0)
 
     def adopt(self, name: str, tensor: Any) -> None:
         """Makes a tensor of the backend's device the param: updates write into it."""
         value = self._param(name)
         memory.check(value, tensor, {})
-        self._params[value] = tensor
-        self._programs.clear()
-        self._last = None
+        with self._lock:
+            self._params[value] = tensor
+            self._programs.clear()
+            self._last = None
 
     def param(self, name: str) -> Any:
         """The tensor that a param lies in."""
@@ -122,14 +127,16 @@ class ExecutorV2:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the graph: inputs by position or name. Gives its output; a tuple of several, None of
         none."""
-        if self._last is not None and _are(inputs, self._inputs) and _are_named(named, self._named):
-            return self._last.rerun()
-        self._last = None
-        given = self._given(inputs, named)
-        bound = self._bound(given)
-        found = bound.run(given)
-        self._inputs, self._named, self._last = inputs, named, bound
-        return found
+        with self._lock:
+            last = self._last
+            if last is not None and _are(inputs, self._inputs) and _are_named(named, self._named):
+                return last.rerun()
+            self._last = None
+            given = self._given(inputs, named)
+            bound = self._bound(given)
+            found = bound.run(given)
+            self._inputs, self._named, self._last = inputs, named, bound
+            return found
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
         graph = self.graph
@@ -150,6 +157,11 @@ class ExecutorV2:
 
     def _bound(self, given: dict[Value, Any]) -> _Bound:
         graph = self.graph
+        for value, x in given.items():
+            if isinstance(value.type, ScalarType):
+                given[value] = memory.number(x)
+            elif not hasattr(x, "shape"):
+                memory.check(value, x, {})
         tensors = {v: t for v, t in given.items() if hasattr(t, "shape")}
         values = solve(graph, {v.name: t.shape for v, t in tensors.items()})
         for value, tensor in given.items():
@@ -169,15 +181,19 @@ class ExecutorV2:
 
     def kernels(self, *inputs: Any, **named: Any) -> list[tuple[Node, str]]:
         """Which kernel each node runs for such inputs; "fallback" where none does."""
-        given = self._given(inputs, named)
-        program = self._bound(given).prepared(given)
-        return [(step.node, step.kernel) for step in program.steps]
+        with self._lock:
+            self._last = None  # other inputs are put
+            given = self._given(inputs, named)
+            program = self._bound(given).prepared(given)
+            return [(step.node, step.kernel) for step in program.steps]
 
     def per_op(self, *inputs: Any, count: int = 20, **named: Any) -> list[OpTime]:
         """Replays each op alone, `count` times, over what a run left behind. What runs update is as
         it was before, afterwards."""
-        given = self._given(inputs, named)
-        return self._bound(given).times(given, count)
+        with self._lock:
+            self._last = None  # other inputs are put
+            given = self._given(inputs, named)
+            return self._bound(given).times(given, count)
 
 
 def _chooser(graph: Graph, selector: Selector) -> Choose:
@@ -230,7 +246,7 @@ class _Bound:
     def rerun(self) -> Any:
         """With the inputs of the last run."""
         program = self.program
-        if program is None:
+        if program is None or self.owner.mode == "eager":  # which has one for `per_op`
             return _packed(self.run_eagerly(self.inputs))
         if self.fresh is not None:
             return _packed(self.fresh.run(program))
@@ -244,9 +260,11 @@ class _Bound:
             program = Program(self.graph, self.owner.backend, self.held(), self.owner.choose)
             program.prepare(inputs)
             self.program = program
+        program, self.program = self.program, None  # one that takes some inputs alone is dropped
         for value, tensor in inputs.items():
-            self.program.put(value, tensor)
-        return self.program
+            program.put(value, tensor)
+        self.program = program
+        return program
 
     # ---- op by op ------------------------------------------------------------------------------
 
@@ -261,7 +279,11 @@ class _Bound:
                 _call(backend, graph.table[node.op], node, tensors, self.owner.choose)
             for value in last.get(i, ()):
                 del tensors[value]
-        return [tensors[v] for v in graph.outputs]
+        kept = self.constants  # a constant stays as it is
+        return [
+            _copied(backend, v, tensors[v]) if graph.buffer_of(v) in kept else tensors[v]
+            for v in graph.outputs
+        ]
 
     # ---- one op at a time ----------------------------------------------------------------------
 
@@ -288,7 +310,7 @@ class _Fresh:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        entries = set(graph.entries)
+        entries = {*graph.inputs, *graph.params}  # a constant stays as it is
         outs = {v for n in graph.nodes if not n.is_view for v in n.outs if v is not None}
         read = {v for n in graph.nodes for v in n.reads}
         self.entries = {v for v in graph.outputs if graph.buffer_of(v) in entries}
@@ -361,7 +383,8 @@ def _constants(graph: Graph, backend: Any, data: Mapping[str, Any]) -> dict[Valu
         if fill is not None:
             found[value] = _filled(graph, backend, type, fill)
         elif value.name in data:
-            found[value] = backend.from_host(data[value.name])
+            memory.check(value, data[value.name], {})
+            found[value] = memory.from_host(backend, value, data[value.name])
         else:
             raise TypeError(f"{graph.name}: the data of constant {value.name} is missing")
     return found

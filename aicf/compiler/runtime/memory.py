@@ -6,6 +6,8 @@ their root: an allocation is made for roots alone.
 
 from __future__ import annotations
 
+import numbers
+import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +24,17 @@ def allocate(backend: Any, type: TensorType) -> Any:
     if type.strides is None:
         return backend.empty(type.shape, type.dtype)
     return backend.view(backend.empty((span(type),), type.dtype), type.shape, type.strides, 0)
+
+
+def from_host(backend: Any, value: Value, array: Any) -> Any:
+    """A new tensor that lies as the value's type says, with the values of a host's array."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    if type.strides is None:
+        return backend.from_host(array)
+    made = allocate(backend, type)
+    backend.copy_into(made, array)
+    return made
 
 
 def span(type: TensorType) -> Any:
@@ -69,6 +82,11 @@ def written_entries(graph: Graph) -> list[Value]:
     return [v for v in dict.fromkeys(roots) if v in entries]
 
 
+def number(x: Any) -> Any:
+    """A number of numpy's as one of Python's; what is none as it is."""
+    return x.item() if isinstance(x, numbers.Number) and hasattr(x, "item") else x
+
+
 def check(value: Value, tensor: Any, shown: Mapping[str, int]) -> None:
     """Raises TypeError where a tensor is none of the value's type, which it names."""
     type = value.type
@@ -77,12 +95,8 @@ def check(value: Value, tensor: Any, shown: Mapping[str, int]) -> None:
             raise TypeError(f"{value.name} must be a number, {type}, and not {described(tensor)}")
         return
     if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
-        raise TypeError(f"{value.name} must be {type}, and not {tensor!r}")
-    bound = type.bind(shown)
-    strides = strides_of(tensor)
-    lies = strides is None or types.is_row_major(bound.shape, strides)
-    same = lies if bound.strides is None else strides == bound.strides
-    if tuple(tensor.shape) != bound.shape or dtype_of(tensor) != bound.dtype or not same:
+        raise TypeError(f"{value.name} must be {type}, and not {reprlib.repr(tensor)}")
+    if not _is_of(type.bind(shown), tensor):
         where = "".join(f", {name} = {size}" for name, size in shown.items())
         raise TypeError(f"{value.name} must be {type}{where}, and not {described(tensor)}")
 
@@ -90,4 +104,19 @@ def check(value: Value, tensor: Any, shown: Mapping[str, int]) -> None:
 def described(tensor: Any) -> str:
     """A tensor of anybody's as types are written."""
     shape = tuple(tensor.shape)
-    return str(TensorType(dtype_of(tensor), shape, strides_of(tensor)))
+    try:
+        return str(TensorType(dtype_of(tensor), shape, strides_of(tensor)))
+    except (TypeError, ValueError):  # of a dtype that the table does not know
+        return f"{tensor.dtype}{list(shape)}"
+
+
+def _is_of(type: TensorType, tensor: Any) -> bool:
+    try:
+        if tuple(tensor.shape) != type.shape or dtype_of(tensor) != type.dtype:
+            return False
+    except TypeError:  # of a dtype that the table does not know
+        return False
+    strides = strides_of(tensor)
+    if type.strides is None:
+        return strides is None or types.is_row_major(type.shape, strides)
+    return strides == type.strides

@@ -135,12 +135,12 @@ class Program:
             self.put(node.out, memory.see(self.backend, node, tensor))
 
     def _settle(self) -> None:
-        self._changed = False
         for step in self.steps:
             if step.changed:
                 if step.call is not None:
                     step.call.set(**step.changed)
                 step.changed = {}
+        self._changed = False  # not before: what a call refuses, the next run gives it again
 
     # ---- running it ----------------------------------------------------------------------------
 
@@ -185,5 +185,7 @@ class Program:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Of two numbers: in value and kind; NaN is like itself."""
-    return type(a) is type(b) and (a == b or (a != a and b != b))
+    """Of two numbers: in value and kind; NaN is like itself, and 0.0 is not -0.0."""
+    if a == b:
+        return type(a) is type(b) and (a != 0 or str(a) == str(b))
+    return type(a) is type(b) and a != a and b != b
