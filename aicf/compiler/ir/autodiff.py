@@ -35,7 +35,7 @@ class Derived:
 
 
 def grad(
-    graph: Graph, loss: str | Value | None = None, wrt: Sequence[str | Value] | None = None
+    graph: Graph, loss: str | Value | None = None, wrt: str | Sequence[str | Value] | None = None
 ) -> Graph:
     """A new graph that gives the gradients alone, in the order of `wrt`."""
     found = derive(graph, loss, wrt)
@@ -45,7 +45,7 @@ def grad(
 
 
 def value_and_grad(
-    graph: Graph, loss: str | Value | None = None, wrt: Sequence[str | Value] | None = None
+    graph: Graph, loss: str | Value | None = None, wrt: str | Sequence[str | Value] | None = None
 ) -> Graph:
     """A new graph that gives what the old one gave, and the gradients behind it."""
     found = derive(graph, loss, wrt)
@@ -54,12 +54,15 @@ def value_and_grad(
 
 
 def derive(
-    graph: Graph, loss: str | Value | None = None, wrt: Sequence[str | Value] | None = None
+    graph: Graph, loss: str | Value | None = None, wrt: str | Sequence[str | Value] | None = None
 ) -> Derived:
     """A new graph with the gradients of `loss`, of one element, by default the first output, with
     respect to `wrt`, by default all params of floats. Raises NoGradient, IRError."""
     graph = graph.clone()
+    if loss is None and not graph.outputs:
+        raise ValueError(f"graph {graph.name} has no output: name the loss")
     target = _value(graph, loss if loss is not None else graph.outputs[0])
+    wrt = [wrt] if isinstance(wrt, str) else wrt
     given = graph.params if wrt is None else [_value(graph, v) for v in wrt]
     sources = [v for v in given if wrt is not None or v.type.dtype in FLOATS]
     for v in (target, *sources):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aicf.compiler.ir.autodiff import derive
+from aicf.compiler.ir.emit import Emitter
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Value
@@ -29,15 +30,17 @@ class Training:
 
 def training_step(
     graph: Graph, optimizer: str, *, loss: str | Value | None = None,
-    wrt: Sequence[str | Value] | None = None, states: Collection[str] = (), **attributes: Any,
+    wrt: str | Sequence[str | Value] | None = None, states: Collection[str] = (), **attributes: Any,
 ) -> Training:  # fmt: skip
     """The step of a forward: its loss, by default the first output, is derived with respect to
     `wrt`, by default all params of floats, which one call of `optimizer` for each dtype updates.
 
-    Scalars of the row without a default are inputs of the graph by their names (`lr`, `step`);
-    `attributes` has others, and attributes. `states` names optional ones that are wanted. Raises
+    Scalars of the row without a default are inputs of the graph by their names (`lr`, `step`; where
+    another dtype takes another kind of number, `lr.f64`); `attributes` has others, and attributes.
+    `states` names optional ones that are wanted. An output that is updated is copied before. Raises
     NoGradient, IRError."""
     row = graph.table[optimizer]
+    states = [states] if isinstance(states, str) else states
     derived = derive(graph, loss, wrt)
     step = derived.graph
     step.outputs[:] = step.outputs[: len(graph.outputs)]
@@ -45,7 +48,12 @@ def training_step(
     kept = [p for p in row.tensors[2:] if p.inout and (not p.optional or p.name in states)]
     _check(row, states, kept)
     made: list[str] = []
-    scalars = {p.name: attributes[p.name] for p in row.scalars if p.name in attributes}
+    emitter = Emitter(step)
+    seen = [v for v in (*step.outputs, derived.loss) if step.buffer_of(v) in of]
+    copies = {v: emitter.copy(v) for v in dict.fromkeys(seen)}
+    step.outputs[:] = [copies.get(v, v) for v in step.outputs]
+    given = {p.name for p in row.scalars if p.name in attributes}
+    scalars: dict[tuple[str, str], Value] = {}
     for dtype in dict.fromkeys(p.type.dtype for p in of):
         params = [p for p in of if p.type.dtype == dtype]
         variant = row.variant({row.tensors[0].name: dtype, row.tensors[1].name: dtype})
@@ -56,10 +64,11 @@ def training_step(
             named[p.name] = [_state(step, v, p, variant) for v in params]
             made += [v.name for v in named[p.name]]
         for p in row.scalars:
-            if p.required and p.name not in scalars:
-                scalars[p.name] = step.input(p.name, ScalarType(variant.dtypes[p.name]))
-        step.add(optimizer, params, [of[p] for p in params], **{**named, **scalars})
-    return Training(step, derived.loss, tuple(made))
+            if p.required and p.name not in given:
+                named[p.name] = _scalar(step, p.name, variant.dtypes[p.name], scalars)
+        # gradients that are repeated or turned are made dense where no kernel takes them
+        emitter.node(optimizer, params, [of[p] for p in params], **named)
+    return Training(step, copies.get(derived.loss, derived.loss), tuple(made))
 
 
 def _check(row: Row, states: Collection[str], kept: Sequence[Param]) -> None:
@@ -70,6 +79,15 @@ def _check(row: Row, states: Collection[str], kept: Sequence[Param]) -> None:
     unknown = set(states) - {p.name for p in kept}
     if unknown:
         raise IRError(Rule.OPERAND, f"it has no state {min(unknown)}", row.name)
+
+
+def _scalar(step: Graph, name: str, dtype: str, made: dict[tuple[str, str], Value]) -> Value:
+    """The input that all calls share which take it as this dtype."""
+    if (name, dtype) not in made:
+        is_first = all(known != name for known, _ in made)
+        label = name if is_first else f"{name}.{dtype}"
+        made[name, dtype] = step.input(label, ScalarType(dtype))
+    return made[name, dtype]
 
 
 def _state(step: Graph, param: Value, of: Param, variant: Variant) -> Value:
