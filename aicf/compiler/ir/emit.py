@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aicf.compiler.ir import types
 from aicf.compiler.ir.errors import IRError, Location, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Operand, Value, values_of
@@ -90,8 +91,13 @@ class Emitter:
         return self.expand(self.number(number, like.dtype, like.device), like.shape)
 
     def number(self, number: bool | int | float, dtype: str, device: str) -> Value:
-        """A constant of rank 0; the one that is there already."""
-        typed = float(number) if dtype in FLOATS else number
+        """A constant of rank 0; the one that is there already. Raises IRError where the dtype does
+        not have the number."""
+        try:
+            exact = types.number(number, dtype)
+        except ValueError as error:
+            raise IRError(Rule.TYPE, str(error), where=self.loc) from None
+        typed = float(exact) if dtype in FLOATS else exact
         type = TensorType(dtype, (), None, device)
         for value, fill in self.graph.constants.items():
             if value.type == type and fill is not None and repr(fill) == repr(typed):
@@ -101,7 +107,8 @@ class Emitter:
     # ---- views ----------------------------------------------------------------------------------
 
     def permute(self, x: Value, perm: Sequence[int]) -> Value:
-        return x if list(perm) == sorted(perm) else self.view("view.permute", x, perm=tuple(perm))
+        same = tuple(perm) == tuple(range(tensor(x).rank))
+        return x if same else self.view("view.permute", x, perm=tuple(perm))
 
     def transpose(self, x: Value) -> Value:
         """The last two dims exchanged."""

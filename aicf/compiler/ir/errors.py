@@ -37,7 +37,7 @@ class Rule(enum.Enum):
     ORDER = "order", "a value is defined before it is used"
     CYCLE = "cycle", "no value depends on itself"
     ONCE = "once", "a value is defined once, and names differ"
-    NAME = "name", "a value is named by letters, digits, _ and, but at first, dots"
+    NAME = "name", "a value or a graph is named by letters, digits, _ and, but at first, dots"
     OVERWRITTEN = "overwritten", "what was updated in place is read by its new value"
     ALIAS = "alias", "what is updated in place shares its memory with no other operand"
     CONSTANT = "constant", "a constant is never updated in place: make it a param"

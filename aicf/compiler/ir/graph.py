@@ -41,6 +41,8 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise IRError(Rule.NAME, f"{self.name!r} is no name of a graph")
         self._names: set[str] = {v.name for v in self.values}
         self._entries: set[Value] = set(self.entries)
         self._producer: dict[Value, Node] = {v: n for n in self.nodes for v in n.results}
@@ -71,8 +73,13 @@ class Graph:
         self, name: str, type: Type | str, fill: bool | int | float | None = None
     ) -> Value:
         """What never changes: `fill` everywhere, or data that comes with the graph by name."""
-        value = self._entered(name, type)
-        self.constants[value] = fill
+        known = types.parse(type, self.symbols) if isinstance(type, str) else type
+        try:
+            number = None if fill is None else types.number(fill, known.dtype)
+        except ValueError as error:
+            raise IRError(Rule.TYPE, str(error), value=name) from None
+        value = self._entered(name, known)
+        self.constants[value] = number
         return value
 
     def _fresh(self, name: str) -> str:

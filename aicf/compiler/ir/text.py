@@ -141,7 +141,7 @@ def _place(loc: Location) -> str:
 
 # ---- reading ------------------------------------------------------------------------------------
 
-_NAME = NAME.pattern
+_NAME = f"(?a:{NAME.pattern})"
 _PLACE = re.compile(r'\s@\s("(?:[^"\\]|\\.)*"):(\d+)(?: (\S+))?$')
 _CALL = re.compile(rf"({_NAME})\((.*)\)")
 _STRING_OR_END = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\](){},]')

@@ -14,6 +14,8 @@ being answered for one run and kept for all.
 from __future__ import annotations
 
 import inspect
+import operator
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from aicf.compiler.ir import emit, types
 from aicf.compiler.ir.emit import Emitter, tensor
 from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
-from aicf.compiler.ir.node import Value, values_of
+from aicf.compiler.ir.node import NAME, Value, values_of
 from aicf.compiler.ir.types import Type
 from aicf.dim import Dim, Ratio, Size
 from aicf.table import Row, Table, TableError
@@ -56,7 +58,7 @@ def trace(
     """The graph of `function(*arguments)`. An argument is a type or its text; `param` of one;
     lists, tuples and dicts of these; anything else is handed on as it is. `symbols` has ranges by
     name, as (1, 4096). Values are called as the function calls its arguments."""
-    graph = Graph(table or Table.default(), name or str(getattr(function, "__name__", "graph")))
+    graph = Graph(table or Table.default(), name or _name_of(function))
     for symbol, limits in (symbols or {}).items():
         graph.symbol(symbol, *(limits if isinstance(limits, tuple) else (1, limits)))
     names = list(inspect.signature(function).parameters)
@@ -66,6 +68,12 @@ def trace(
     graph.output(*(t.value for t in _leaves(found)))
     graph.verify()
     return graph
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """As a graph may be called: lambda, of what has no name."""
+    found = re.sub(r"[^\w.]", "", getattr(function, "__name__", ""), flags=re.ASCII)
+    return found if NAME.fullmatch(found) else "graph"
 
 
 def _entered(graph: Graph, name: str, spec: Any) -> Any:
@@ -169,6 +177,7 @@ class Tracer:
             if x.graph is not self.graph:
                 raise TraceError(f"{emitter.loc}: {x!r} is of another graph")
             return x.value
+        x = types.python_number(x)
         if isinstance(x, bool | int | float):
             return emitter.number(x, self.dtype, self.device)
         message = f"{emitter.loc}: {x!r} is no tensor of the graph: give it as an argument"
@@ -189,18 +198,26 @@ class Tracer:
         """Its last two dims exchanged."""
         return Tracer(self.graph, self._emitter().transpose(self.value))
 
-    def permute(self, *perm: int) -> Tracer:
-        return Tracer(self.graph, self._emitter().permute(self.value, perm))
+    def permute(self, *perm: int | Sequence[int]) -> Tracer:
+        """Axes by number, from behind too, alone or as one sequence."""
+        axes = [a + self.ndim if isinstance(a, int) and a < 0 else a for a in _flat(perm)]
+        return Tracer(self.graph, self._emitter().permute(self.value, axes))
 
-    def reshape(self, *shape: Size) -> Tracer:
-        return Tracer(self.graph, self._emitter().reshape(self.value, self._sizes(shape)))
+    def reshape(self, *shape: Size | Sequence[Size]) -> Tracer:
+        """-1 is what is left."""
+        sizes = self._sizes(_flat(shape))
+        return Tracer(self.graph, self._emitter().reshape(self.value, sizes))
 
-    def expand(self, *shape: Size) -> Tracer:
-        return Tracer(self.graph, self._emitter().expand(self.value, shape))
+    def expand(self, *shape: Size | Sequence[Size]) -> Tracer:
+        return Tracer(self.graph, self._emitter().expand(self.value, _flat(shape)))
 
     def _sizes(self, shape: Sequence[Size]) -> list[Size]:
         """With -1 as what is left."""
         given = [n for n in shape if n != -1]
+        if len(given) == len(shape):
+            return given
+        if len(given) < len(shape) - 1 or 0 in given:
+            raise TraceError(f"{location()}: {tuple(shape)} leaves open what -1 is")
         rest = tensor(self.value).numel
         for n in given:
             rest = rest // n
@@ -209,19 +226,23 @@ class Tracer:
     def __getitem__(self, index: Any) -> Tracer:
         """By integers and slices of positive step."""
         emitter, value, axis = self._emitter(), self.value, 0
-        for i in index if isinstance(index, tuple) else (index,):
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) > self.ndim:
+            raise TraceError(f"{emitter.loc}: {len(indices)} indices of {self.ndim} dims")
+        for i in indices:
             size: Any = tensor(value).shape[axis]
             if isinstance(i, slice):
                 start, stop = (_folded(n, size, d) for n, d in ((i.start, 0), (i.stop, size)))
-                value = emitter.slice(value, axis, start, stop, i.step or 1)
+                step = 1 if i.step is None else i.step
+                value = emitter.slice(value, axis, start, stop, step)
                 axis += 1
-            elif isinstance(i, int | Dim):
-                value = emitter.select(value, axis, _folded(i, size, 0))
             else:
-                raise TraceError(f"{emitter.loc}: {i!r} is no integer and no slice")
+                value = emitter.select(value, axis, _index(i, size, emitter.loc))
         return Tracer(self.graph, value)
 
     def __len__(self) -> int:
+        if not self.ndim:
+            raise TraceError(f"{location()}: {self.value!r} has no dims, and no length")
         first = self.shape[0]
         if not isinstance(first, int):
             self._refuse(f"its length {first}")
@@ -275,6 +296,24 @@ class Tracer:
         self._refuse("a comparison")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _flat(given: Sequence[Any]) -> Sequence[Any]:
+    """What is given one by one or as one sequence."""
+    one = len(given) == 1 and isinstance(given[0], list | tuple)
+    return given[0] if one else given
+
+
+def _index(index: Any, size: Any, loc: Location | None) -> Any:
+    """Of one place in an axis, from the front."""
+    if isinstance(index, Dim):
+        return index
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise TraceError(f"{loc}: {index!r} is no integer and no slice")
+    found = operator.index(index)
+    if isinstance(size, int) and not -size <= found < size:
+        raise TraceError(f"{loc}: index {found} is outside of an axis of {size}")
+    return found + size if found < 0 else found
 
 
 def _folded(index: Any, size: Any, default: Any) -> Any:
@@ -337,6 +376,10 @@ def _traced(
     """As the generic function: one required out as it is, several as a tuple, those that are asked
     for by name too. Tracers of what is updated in place stand for the new state."""
     emitter = Emitter(graph, location())
+    for o in row.outs:
+        given = keywords.get(o.name)
+        if given is not None and not (o.optional and isinstance(given, bool)):
+            raise TraceError(f"{emitter.loc}: {row.name}: {o.name} is new in a graph: give none")
     asked = {o.name for o in row.outs if o.optional and keywords.get(o.name)}
     rest = {k: v for k, v in keywords.items() if k not in {o.name for o in row.outs}}
     want = [not o.optional or o.name in asked for o in row.outs] if asked else None
@@ -367,6 +410,7 @@ def _plain(emitter: Emitter, graph: Graph, x: Any) -> Any:
         return x.value
     if isinstance(x, list | tuple):
         return tuple(_plain(emitter, graph, part) for part in x)
+    x = types.python_number(x)
     if x is None or isinstance(x, bool | int | float | str | Dim | Ratio):
         return x
     raise TraceError(

@@ -8,14 +8,16 @@ f32                      a number on the host, as a scalar operand takes one
 
 from __future__ import annotations
 
+import numbers
 import re
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from aicf import dim
 from aicf.dim import Size, Symbol
-from aicf.table import BYTES
+from aicf.table import BYTES, FLOATS
 
 HOST = "cpu"
 
@@ -167,6 +169,34 @@ def innermost(t: TensorType) -> list[int] | None:
         else:
             order.insert(order.index(last), i)
     return order
+
+
+# ---- numbers ----------------------------------------------------------------------------------
+
+
+def python_number(x: Any) -> Any:
+    """A number of numpy's as one of Python's; what is none as it is."""
+    return x.item() if isinstance(x, numbers.Number) and hasattr(x, "item") else x
+
+
+def number(x: Any, dtype: str) -> bool | int | float:
+    """What an element of a dtype can be set to; floats may be rounded, integers are exact. Raises
+    ValueError of what it is not."""
+    found = python_number(x)
+    if not isinstance(found, bool | int | float):
+        raise ValueError(f"{x!r} is no number")
+    try:
+        if dtype in FLOATS:
+            float(found)
+            return found
+        exact = int(found)
+    except (OverflowError, ValueError):  # an infinity, a NaN, what is too large for a float
+        raise ValueError(f"{reprlib.repr(found)} is no {dtype}") from None
+    bits = 1 if dtype == "bool" else 8 * BYTES[dtype]
+    low = -(1 << bits - 1) if dtype[0] == "i" else 0
+    if exact != found or not low <= exact < low + (1 << bits):
+        raise ValueError(f"{reprlib.repr(found)} is no {dtype}")
+    return exact if isinstance(found, float) else found
 
 
 # ---- text -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from aicf.compiler.ir import types
 from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
@@ -159,7 +160,7 @@ class ExecutorV2:
         graph = self.graph
         for value, x in given.items():
             if isinstance(value.type, ScalarType):
-                given[value] = memory.number(x)
+                given[value] = types.python_number(x)
             elif not hasattr(x, "shape"):
                 memory.check(value, x, {})
         tensors = {v: t for v, t in given.items() if hasattr(t, "shape")}

@@ -6,7 +6,6 @@ their root: an allocation is made for roots alone.
 
 from __future__ import annotations
 
-import numbers
 import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -80,11 +79,6 @@ def written_entries(graph: Graph) -> list[Value]:
         graph.buffer_of(v) for n in graph.nodes for s in n.states.values() for v in values_of(s)
     )
     return [v for v in dict.fromkeys(roots) if v in entries]
-
-
-def number(x: Any) -> Any:
-    """A number of numpy's as one of Python's; what is none as it is."""
-    return x.item() if isinstance(x, numbers.Number) and hasattr(x, "item") else x
 
 
 def check(value: Value, tensor: Any, shown: Mapping[str, int]) -> None:
