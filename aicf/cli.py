@@ -145,7 +145,7 @@ def _sizes(texts: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if not value.strip().isdigit():
+        if not value.strip().isdecimal():
             raise click.UsageError(f"--size {text}: it is written as N=32")
         found[name.strip()] = int(value)
     return found
@@ -212,12 +212,15 @@ def why(call: str, backend: str, package: str, cache: Path | None, as_json: bool
 
 
 @cache.command("export")
-@click.argument("file", type=click.File("w", encoding="utf-8", atomic=True), default="-")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @_cache_option
-def export_choices(file: Any, cache: Path | None) -> None:
+def export_choices(file: str, cache: Path | None) -> None:
     """Write all choices as JSON to FILE, or to stdout."""
     with _errors(), _store(cache) as store:
-        file.write(store.export())
+        # as a whole or not at all; a device or a pipe is written to and not replaced
+        atomic = file != "-" and (Path(file).is_file() or not Path(file).exists())
+        with click.open_file(file, "w", encoding="utf-8", atomic=atomic) as out:
+            out.write(store.export())
 
 
 @cache.command("import")
@@ -245,7 +248,7 @@ def _errors() -> Iterator[None]:
         warnings.showwarning = show
         try:
             yield
-        except click.ClickException:
+        except (click.ClickException, BrokenPipeError):  # who reads no more needs no word
             raise
         except (TableError, NoKernel) as error:
             raise click.ClickException(str(error.args[0])) from error

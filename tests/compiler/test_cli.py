@@ -254,6 +254,32 @@ def test_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("AICF-cli")
+def test_who_reads_no_more_gets_no_word(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "aicf", "cache", "list", "--json", "--cache", str(tmp_path)],
+        env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.promise("AICF-cli")
+def test_what_is_no_file_is_written_to_and_not_replaced(run: Any, tmp_path: Path) -> None:
+    """As /dev/stdout, which as root would be a file afterwards."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run("cache", "export", str(pipe))
+    assert pipe.is_fifo()
+    assert os.read(reader, 65536).decode() == run("cache", "export").stdout
+    os.close(reader)
+    run("cache", "export", str(tmp_path / "none" / "x"), status=1)
+
+
+@pytest.mark.promise("AICF-cli")
 def test_without_click() -> None:
     code = "import sys; sys.modules['click'] = None; import runpy; runpy.run_module('aicf')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
