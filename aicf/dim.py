@@ -15,6 +15,7 @@ import ast
 import functools
 import math
 import operator
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -259,8 +260,8 @@ def parse(text: str, known: Mapping[str, Symbol]) -> Any:
     """The number that `text` says, over symbols. Raises ValueError."""
     try:
         return read(ast.parse(text.strip(), mode="eval").body, known)
-    except SyntaxError:
-        raise ValueError(f"{text!r} is no size") from None
+    except (SyntaxError, MemoryError, RecursionError):  # the parser's depth is bounded
+        raise ValueError(f"{reprlib.repr(text)} is no size") from None
 
 
 # ---- the normal form --------------------------------------------------------------------------

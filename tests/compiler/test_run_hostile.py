@@ -186,6 +186,19 @@ def test_what_is_no_tensor_of_the_table_is_named(x: Any, words: str) -> None:
 
 
 @pytest.mark.promise("MARK-8-run-refuses")
+def test_what_no_run_could_take() -> None:
+    graph = aicf.trace(
+        lambda x, w: x + w, "f32[N]", aicf.param("f32[N]"), symbols={"N": (1, 9)}
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"param %w: f32\[N\] has no size: bind the graph"):
+        ExecutorV2(graph, CpuBackend())
+    assert ExecutorV2(graph.bind({"N": 3}), CpuBackend(), params={"w": A})(B).tolist() == [5, 7, 9]
+    for count in (0, -1):
+        with pytest.raises(ValueError, match="once at least"):
+            ExecutorV2(relu(), CpuBackend()).per_op(A, count=count)
+
+
+@pytest.mark.promise("MARK-8-run-refuses")
 def test_params_of_another_rank_are_named() -> None:
     graph = aicf.trace(lambda w: aicf.ops.relu(w), aicf.param("f32[2, 3]"))
     with pytest.raises(TypeError, match=r"w must be f32\[2, 3\], and not f32\[3\]"):

@@ -11,6 +11,7 @@ import pytest
 import aicf
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.text import ParseError
 from aicf.compiler.ir.trace import TraceError
 from aicf.compiler.runtime.interpret import interpret
 
@@ -122,3 +123,14 @@ def test_numbers_of_numpy_are_read_back() -> None:
     number: Any = np.float32(1.5)
     graph.output(graph.constant("c", "f32[3]", number))
     assert Graph.parse(graph.text()) == graph
+
+
+@pytest.mark.promise("MARK-8-text")
+@pytest.mark.parametrize(
+    "deep", ["-" * 100000 + "1", "(" * 5000 + "1" + ")" * 5000, "1+" * 9999 + "1"]
+)
+def test_texts_that_no_parser_is_deep_enough_for(deep: str) -> None:
+    for line in (f"constant %c: f32[3] = {deep}", f"input %x: f32[{deep}]"):
+        with pytest.raises(ParseError, match=r"line 2: .* is no") as found:
+            Graph.parse(f"graph a {{\n  {line}\n}}")
+        assert len(str(found.value)) < 600

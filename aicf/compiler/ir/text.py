@@ -22,6 +22,7 @@ import ast
 import json
 import math
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -171,7 +172,8 @@ class _Parser:
             except IRError:
                 raise
             except ValueError as error:
-                raise ParseError(f"line {number}: {error}: {line}") from None
+                shown = line if len(line) <= 400 else f"{line[:200]} ... {line[-200:]}"
+                raise ParseError(f"line {number}: {error}: {shown}") from None
         return self.made
 
     def statement(self, line: str) -> None:
@@ -261,8 +263,8 @@ class _Parser:
     def literal(self, text: str) -> Any:
         try:
             return _literal(ast.parse(text.strip(), mode="eval").body, self.made.symbols)
-        except SyntaxError:
-            raise ValueError(f"{text!r} is no value") from None
+        except (SyntaxError, MemoryError, RecursionError):  # the parser's depth is bounded
+            raise ValueError(f"{reprlib.repr(text)} is no value") from None
 
     def typed(self, text: str) -> tuple[str, types.Type]:
         found = re.fullmatch(rf"%({_NAME}): (.+)", text)

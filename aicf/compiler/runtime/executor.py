@@ -63,6 +63,9 @@ class ExecutorV2:
             raise ValueError("mode is eager or replay, outputs are fresh or reused")
         if kept < 1:
             raise ValueError("one program at least must be kept")
+        for value in graph.params:
+            if any(value.type.symbols):
+                raise ValueError(f"param {value!r} has no size: bind the graph to one")
         self.graph, self.backend, self.mode, self.outputs = graph, backend, mode, outputs
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
@@ -191,6 +194,8 @@ class ExecutorV2:
     def per_op(self, *inputs: Any, count: int = 20, **named: Any) -> list[OpTime]:
         """Replays each op alone, `count` times, over what a run left behind. What runs update is as
         it was before, afterwards."""
+        if count < 1:
+            raise ValueError(f"each op runs once at least, not {count} times")
         with self._lock:
             self._last = None  # other inputs are put
             given = self._given(inputs, named)
