@@ -153,6 +153,32 @@ def test_params_lie_as_their_type_says(mode: str) -> None:
     assert np.asarray(run()).tolist() == given.T.tolist()
 
 
+class Crossing(CpuBackend):
+    """Copies as between devices."""
+
+    def copy_into(self, tensor: Any, source: Any) -> None:
+        import aicf_rt
+
+        aicf_rt.copy(source, tensor)
+
+
+@pytest.mark.promise("COMPILER-run-outputs")
+@pytest.mark.parametrize("mode", MODES)
+def test_what_has_strides_is_copied_where_only_row_major_crosses(mode: str) -> None:
+    graph = Graph()
+    x, c = graph.input("x", "f32[4, 3; 1, 4]"), graph.constant("c", "f32[]", 1.0)
+    wide = graph.add("view.slice", graph.add("relu", x).out, axis=0, start=1, stop=4, step=2).out
+    graph.output(wide, graph.add("view.expand", c, shape=(2, 3)).out)
+    p = graph.param("p", "f32[4, 3; 1, 4]")
+    graph.output(graph.add("relu", p).out)
+    given = np.asfortranarray(np.arange(12, dtype="f4").reshape(4, 3))
+    run = ExecutorV2(graph, Crossing(), params={"p": given}, mode=mode)  # type: ignore[arg-type]
+    run.load("p", given + 1)
+    found = [np.asarray(v).tolist() for v in run(given)]
+    assert found == [given[1::2].tolist(), [[1] * 3] * 2, (given + 1).tolist()]
+    assert [time.op for time in run.per_op(given, count=1)] == ["relu", "relu"]
+
+
 @pytest.mark.promise("COMPILER-run-constants")
 @pytest.mark.parametrize("given", [np.ones(3, "f4"), np.ones((2, 3)), np.ones((2, 1), "f4"), 3.0])
 def test_data_of_constants_is_of_their_type(given: Any) -> None:

@@ -32,8 +32,19 @@ def from_host(backend: Any, value: Value, array: Any) -> Any:
     if type.strides is None:
         return backend.from_host(array)
     made = allocate(backend, type)
-    backend.copy_into(made, array)
+    copy_into(backend, value, made, array)
     return made
+
+
+def copy_into(backend: Any, value: Value, tensor: Any, source: Any) -> None:
+    """Overwrites a tensor of the value's type by another one. What has strides is copied with all
+    that it spans: only what is row-major crosses devices."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    if type.strides is not None:
+        whole = (span(type),)
+        tensor, source = (backend.view(x, whole, (1,), 0) for x in (tensor, source))
+    backend.copy_into(tensor, source)
 
 
 def span(type: TensorType) -> Any:
