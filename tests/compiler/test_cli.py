@@ -88,6 +88,8 @@ def test_requests_are_read_as_they_are_printed() -> None:
         ("add(f32[4], f33[4])", "'f33' is no dtype"),
         ("add(f32[4], f32)", "'f32' is a number's type"),
         ("add(f32[4], f32[N])", "N"),
+        (f"add(f32[{'9' * 99}], f32[4])", "a size or a stride is too large"),
+        (f"sum(f32[4], axes={'-' * 99999}1)", "axes"),
         ("add(f32[4], f32[4], beta=1)", "add() has no parameter 'beta'"),
         ("gemm(f32[4, 4], f32[4, 4], act=tanh)", "act must be one of none, relu"),
         ("max_pool2d(f32[1, 2, 8, 8])", "max_pool2d needs window="),

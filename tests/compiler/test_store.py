@@ -156,6 +156,11 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d["choices"][0].update(ranking=[["a", -1]]) or d, r"ranking has \['a', -1\]"),
     (lambda d: d["choices"][0].update(ranking=[[0, 1]]) or d, r"ranking has \[0, 1\]"),
     (lambda d: d["choices"][0].update(model="1") or d, "model must be a number, not '1'"),
+    (lambda d: d["choices"][0].update(model=10**400) or d, "model must be a number, not 1000"),
+    (lambda d: d["choices"][0].update(ranking=[["a", 10**400]]) or d, "ranking has"),
+    (lambda d: d["choices"][0].update(made=2**70) or d, "made must be a time, not 1180591"),
+    (lambda d: d["choices"][0].update(made=-1) or d, "made must be a time, not -1"),
+    (lambda d: "[" * 100000, "x.json: it is not JSON"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -86,7 +87,7 @@ class Record:
                 _parsed(Soft, item, "soft"),
                 _ranking(item.get("ranking")),
                 _number(item, "model"),
-                int(_number(item, "made")),
+                _time(item, "made"),
             )
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
@@ -125,12 +126,29 @@ def _ranking(pairs: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _is_time(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+    return _is_finite(value) and value > 0  # type: ignore[operator]
+
+
+def _is_finite(value: object) -> bool:
+    """Whether it is a number that a float holds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _number(item: Mapping[str, Any], name: str) -> float:
     value = item.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a number, not {value!r}")
-    return float(value)
+    if not _is_finite(value):
+        raise ValueError(f"{name} must be a number, not {reprlib.repr(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _time(item: Mapping[str, Any], name: str) -> int:
+    """In years of four digits, as dates are shown."""
+    value = int(_number(item, name))
+    if not 0 <= value < 253_402_300_800:
+        raise ValueError(f"{name} must be a time, not {value}")
+    return value

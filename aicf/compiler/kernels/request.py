@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -254,7 +255,10 @@ def _operand(text: str) -> Operand:
         raise ValueError(f"{text!r} is a number's type; a tensor's is written as f32[64, 64]")
     if any(not isinstance(n, int) for n in found.shape):
         raise ValueError(f"{text!r}: its sizes must be numbers")
-    return _of_type(found)
+    try:
+        return _of_type(found)
+    except OverflowError:
+        raise ValueError(f"{reprlib.repr(text)}: a size or a stride is too large") from None
 
 
 def _parsed(row: Row, name: str, text: str) -> Any:
@@ -263,5 +267,5 @@ def _parsed(row: Row, name: str, text: str) -> Any:
         return _operand(text)
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text  # a word

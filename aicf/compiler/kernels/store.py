@@ -305,7 +305,7 @@ def _free_name(path: Path) -> Path:
 def _loaded(text: str, name: str) -> list[Record]:
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: it is not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("aicf choices") != 1:
         raise ValueError(f'{name}: it is not what `aicf cache export` writes ("aicf choices": 1)')
