@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -97,6 +97,17 @@ def test_numbers_that_dtypes_have() -> None:
         graph = Graph()
         graph.output(graph.constant("c", f"{type}[3]", number))
         assert Graph.parse(graph.text()) == graph
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@promise
+def test_named_tuples_are_arguments() -> None:
+    graph = aicf.trace(lambda p: p.left + p.right, Pair("f32[3]", "f32[3]"))
+    assert [v.name for v in graph.inputs] == ["p.left", "p.right"]
 
 
 @pytest.mark.promise("MARK-8-text")

@@ -81,7 +81,9 @@ def _entered(graph: Graph, name: str, spec: Any) -> Any:
     if isinstance(spec, Mapping):
         return {k: _entered(graph, f"{name}.{k}", v) for k, v in spec.items()}
     if isinstance(spec, list | tuple):
-        return type(spec)(_entered(graph, f"{name}.{i}", v) for i, v in enumerate(spec))
+        named = getattr(spec, "_fields", range(len(spec)))  # of a namedtuple
+        parts = [_entered(graph, f"{name}.{k}", v) for k, v in zip(named, spec, strict=True)]
+        return type(spec)(*parts) if hasattr(spec, "_fields") else type(spec)(parts)
     if isinstance(spec, Param):
         return Tracer(graph, graph.param(name, spec.type))
     if isinstance(spec, str | types.TensorType | types.ScalarType):
