@@ -18,7 +18,7 @@ static const char *const runtime_symbols[] = {
     "plain_backend", "plain_choose", "plain_holds", "plain_next", "plain_place", "plain_prepare",
     "plain_share", "plain_take", "plain_usable", "scope_aligned", "scope_batches",
     "scope_broadcast_numel", "scope_numel", "scope_present", "scope_same_shape", "scope_stride",
-    "scope_sum", "status_describe", "stream_s", "tensor_overlaps_itself", "tensor_settle",
+    "scope_sum", "status_describe", "stream_s", "event_s", "tensor_overlaps_itself", "tensor_settle",
     "tensors_overlap", "tensors_same_shape", "test_fn", "value_fn", NULL,
 };
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from aicf_rt import Spec
+from aicf_rt import Spec, expressions
 
 WORDS: dict[str, Any] = {
     "bool": "?", "i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4", "i64": "i8", "f16": "f2",
@@ -96,6 +96,8 @@ class Draw:
                 return ()
         if item["kind"] == "REDUCED":
             return self.reduced(item)
+        if item["kind"] == "VALUE":
+            return self.value(item["python"])
         if name is None or item["kind"] not in ("DIM", "AXIS", "PACK"):
             return (self.size(),)
         if name not in self.dims or fresh:
@@ -106,6 +108,12 @@ class Draw:
             self.dims[name] = drawn
         held = self.dims[name]
         return held if isinstance(held, tuple) else (held,)
+
+    def value(self, python: str) -> Shape:
+        """A size that is computed of dims, where those that it names are known."""
+        with contextlib.suppress(NameError, TypeError, ArithmeticError):
+            return (max(int(eval(python, {"_e": expressions, **self.dims})), 0),)
+        return (self.size(),)
 
     def passes(self, attr: str) -> bool:
         return bool(self.named.setdefault(attr, self.dice.randrange(2)))

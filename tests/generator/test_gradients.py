@@ -207,9 +207,10 @@ def test_calls_are_the_rows(generated: Path) -> None:
     if "gemm" in relations.table_of(generated)["ops"]:
         case = find(generated, "gemm", act="gelu")
         alpha, beta = case.call.attributes["alpha"], case.call.attributes["beta"]
-        gz = f"gelu_bwd(g_out, gemm(a, b, bias, c, alpha={alpha}, beta={beta}))"
+        rest = f"precision={case.call.attributes['precision']}"
+        gz = f"gelu_bwd(g_out, gemm(a, b, bias, c, alpha={alpha}, beta={beta}, {rest}))"
         f, found, kept = case.run((False, True, False, False))
-        assert str(found[1]) == f"sum_to(gemm(t(a), {gz}, None, None, alpha={alpha}), b)"
+        assert str(found[1]) == f"sum_to(gemm(t(a), {gz}, None, None, alpha={alpha}, {rest}), b)"
         assert kept == ("a", "b", "bias", "c")
         assert len(f.calls) == 3
         f, found, kept = find(generated, "gemm", act="none").run((False, False, True, True))

@@ -21,7 +21,7 @@ SCHEMAS = """
 aicf::add(Tensor a, Tensor b) -> Tensor
 aicf::add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()
 aicf::gemm(Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, *, float alpha=1., float
-    beta=0., str act="none") -> Tensor
+    beta=0., str act="none", str precision="ieee") -> Tensor
 aicf::scale.dev(Tensor x, *, Tensor factor) -> Tensor
 aicf::scale.dev_out(Tensor x, *, Tensor factor, Tensor(a!) out) -> ()
 aicf::scale(Tensor x, *, float factor) -> Tensor
