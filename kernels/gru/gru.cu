@@ -1,4 +1,6 @@
 // gru on CUDA as one launch a step (see steps.cuh).
+#define AICF_OP gru
+
 #include <aicf_ops/gru.h>
 
 #include "../recurrent/steps.cuh"
@@ -10,7 +12,7 @@
         void *workspace, aicf_stream stream)                                                  \
     {                                                                                         \
         using namespace aicf;                                                                 \
-        return recurrent::launch_forward<device_t<T>, recurrent::cell::gru>(                  \
+        return AICF_OP::launch_forward<device_t<T>, AICF_OP::cell::gru>(                      \
             {S, N, D, H, reverse, device(x), device(h0), nullptr, device(w_ih), device(w_hh), \
              device(b_ih), device(b_hh), device(out), device(hn), nullptr, device(gates),     \
              nullptr},                                                                        \

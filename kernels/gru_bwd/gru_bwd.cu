@@ -1,4 +1,6 @@
 // Gradients of gru on CUDA, one launch a step (see steps.cuh).
+#define AICF_OP gru_bwd
+
 #include <aicf_ops/gru_bwd.h>
 
 #include "../recurrent/steps.cuh"
@@ -11,7 +13,7 @@
         aicf_stream stream)                                                                   \
     {                                                                                         \
         using namespace aicf;                                                                 \
-        return recurrent::launch_backward<device_t<T>, recurrent::cell::gru>(                 \
+        return AICF_OP::launch_backward<device_t<T>, AICF_OP::cell::gru>(                     \
             {S,                                                                               \
              N,                                                                               \
              D,                                                                               \

@@ -1,4 +1,6 @@
 // lstm on CUDA as one launch a step (see steps.cuh).
+#define AICF_OP lstm
+
 #include <aicf_ops/lstm.h>
 
 #include "../recurrent/steps.cuh"
@@ -10,7 +12,7 @@
         int64_t H, bool reverse, void *workspace, aicf_stream stream)                             \
     {                                                                                             \
         using namespace aicf;                                                                     \
-        return recurrent::launch_forward<device_t<T>, recurrent::cell::lstm>(                     \
+        return AICF_OP::launch_forward<device_t<T>, AICF_OP::cell::lstm>(                         \
             {S, N, D, H, reverse, device(x), device(h0), device(c0), device(w_ih), device(w_hh),  \
              device(b_ih), device(b_hh), device(out), device(hn), device(cn), device(gates),      \
              device(cells)},                                                                      \

@@ -1,4 +1,6 @@
 // Gradients of lstm on CUDA, one launch a step (see steps.cuh).
+#define AICF_OP lstm_bwd
+
 #include <aicf_ops/lstm_bwd.h>
 
 #include "../recurrent/steps.cuh"
@@ -11,7 +13,7 @@
         bool reverse, void *workspace, aicf_stream stream)                                     \
     {                                                                                          \
         using namespace aicf;                                                                  \
-        return recurrent::launch_backward<device_t<T>, recurrent::cell::lstm>(                 \
+        return AICF_OP::launch_backward<device_t<T>, AICF_OP::cell::lstm>(                     \
             {S,                                                                                \
              N,                                                                                \
              D,                                                                                \

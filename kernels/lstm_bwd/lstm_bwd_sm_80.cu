@@ -1,5 +1,7 @@
 // Gradients of lstm, all steps in one launch (see persistent_bwd.cuh); where
 // the device has no room for that, step by step.
+#define AICF_OP lstm_bwd
+
 #include <aicf_ops/lstm_bwd.h>
 
 #include "../recurrent/persistent_bwd.cuh"
@@ -13,7 +15,7 @@
     {                                                                                          \
         using namespace aicf;                                                                  \
         aicf_status status = aicf_ok();                                                        \
-        if (recurrent::launch_backward_persistent<device_t<T>, recurrent::cell::lstm>(         \
+        if (AICF_OP::launch_backward_persistent<device_t<T>, AICF_OP::cell::lstm>(             \
                 {S,                                                                            \
                  N,                                                                            \
                  D,                                                                            \

@@ -10,7 +10,7 @@
 
 #include <aicf/cuda/ptx_grid.cuh>
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 constexpr int kDepth = 32; // k of a chunk: 16 bytes of a row in each of 4 lanes
 // Two NaNs of all ones: conversions give NaN as 0x7fff, and a step stores that for this.
@@ -369,6 +369,6 @@ launch_groups(void (*of)(P), P p, int64_t depth, aicf_stream stream, aicf_status
     return true;
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

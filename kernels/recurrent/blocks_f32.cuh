@@ -4,7 +4,7 @@
 
 #include "blocks.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 // block_shape, where a lane has a column and every kGroups-th row. A warp brings
 // kDepth * kAhead of k to its own part of the shared memory and, while it multiplies, has the next
@@ -150,6 +150,6 @@ multiply_rows(
     }
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

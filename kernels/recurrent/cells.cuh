@@ -7,7 +7,7 @@
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/numeric.cuh>
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 enum class cell { tanh, gru, lstm };
 
@@ -114,6 +114,6 @@ backward_cell(const record &r, float dh, float &carry, float (&dx)[kGates<kCell>
     }
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

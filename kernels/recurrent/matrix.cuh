@@ -6,7 +6,7 @@
 #include "../gemm/slabs.cuh"
 #include "product.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 using units::kChunk;
 using units::kWarp;
@@ -108,6 +108,6 @@ multiply_along(const product<T, O> &p, aicf_stream stream)
                  : launch_units<T, O, small_tiles, kAAlongK, kBAlongK>(p, stream);
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

@@ -15,7 +15,7 @@
 #include "blocks_f32.cuh"
 #include "steps.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 template <typename T> struct persistent {
     int64_t S, N, H;
@@ -202,6 +202,6 @@ launch_persistent(const layer<T> &p, void *workspace, aicf_stream stream, aicf_s
            launch_forward_tiles<T, kCell, 1>(all, stream, status);
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

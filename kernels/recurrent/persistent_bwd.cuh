@@ -7,7 +7,7 @@
 
 #include "persistent.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 template <typename T> struct persistent_slopes {
     int64_t S, N, H;
@@ -247,6 +247,6 @@ launch_backward_persistent(
     return fits;
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "../gemm/tiles.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 using gemm::kSlab;
 using gemm::kThreads;
@@ -200,6 +200,6 @@ launch_turn(const T *from, int64_t rows, int64_t columns, T *to, aicf_stream str
                             rows, columns, to);
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

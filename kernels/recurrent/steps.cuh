@@ -9,7 +9,7 @@
 #include "cells.cuh"
 #include "product.cuh"
 
-namespace aicf::recurrent {
+namespace aicf::AICF_OP {
 
 constexpr int kRows = 8;  // of the batch, a warp
 constexpr int kWarps = 8; // a block, one unit each
@@ -470,6 +470,6 @@ launch_backward(const slopes<T> &p, void *workspace, aicf_stream stream)
     return status.kind ? status : launch_weights<T, kCell>(p, left.to, multiply_any<T, T>, stream);
 }
 
-} // namespace aicf::recurrent
+} // namespace aicf::AICF_OP
 
 #endif

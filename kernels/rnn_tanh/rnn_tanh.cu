@@ -1,4 +1,6 @@
 // rnn_tanh on CUDA as one launch a step (see steps.cuh).
+#define AICF_OP rnn_tanh
+
 #include <aicf_ops/rnn_tanh.h>
 
 #include "../recurrent/steps.cuh"
@@ -10,7 +12,7 @@
         aicf_stream stream)                                                                       \
     {                                                                                             \
         using namespace aicf;                                                                     \
-        return recurrent::launch_forward<device_t<T>, recurrent::cell::tanh>(                     \
+        return AICF_OP::launch_forward<device_t<T>, AICF_OP::cell::tanh>(                         \
             {S, N, D, H, reverse, device(x), device(h0), nullptr, device(w_ih), device(w_hh),     \
              device(b_ih), device(b_hh), device(out), device(hn), nullptr, nullptr, nullptr},     \
             workspace, stream);                                                                   \

@@ -1,5 +1,7 @@
 // rnn_tanh, all steps in one launch (see persistent.cuh); where the device has
 // no room for that, step by step.
+#define AICF_OP rnn_tanh
+
 #include <aicf_ops/rnn_tanh.h>
 
 #include "../recurrent/persistent.cuh"
@@ -12,7 +14,7 @@
     {                                                                                             \
         using namespace aicf;                                                                     \
         aicf_status status = aicf_ok();                                                           \
-        if (recurrent::launch_persistent<device_t<T>, recurrent::cell::tanh>(                     \
+        if (AICF_OP::launch_persistent<device_t<T>, AICF_OP::cell::tanh>(                         \
                 {S, N, D, H, reverse, device(x), device(h0), nullptr, device(w_ih), device(w_hh), \
                  device(b_ih), device(b_hh), device(out), device(hn), nullptr, nullptr, nullptr}, \
                 workspace, stream, status)) {                                                     \

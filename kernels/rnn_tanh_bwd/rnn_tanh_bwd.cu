@@ -1,4 +1,6 @@
 // Gradients of rnn_tanh on CUDA, one launch a step (see steps.cuh).
+#define AICF_OP rnn_tanh_bwd
+
 #include <aicf_ops/rnn_tanh_bwd.h>
 
 #include "../recurrent/steps.cuh"
@@ -10,7 +12,7 @@
         int64_t H, bool reverse, void *workspace, aicf_stream stream)                             \
     {                                                                                             \
         using namespace aicf;                                                                     \
-        return recurrent::launch_backward<device_t<T>, recurrent::cell::tanh>(                    \
+        return AICF_OP::launch_backward<device_t<T>, AICF_OP::cell::tanh>(                        \
             {S,                                                                                   \
              N,                                                                                   \
              D,                                                                                   \

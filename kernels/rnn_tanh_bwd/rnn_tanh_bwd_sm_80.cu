@@ -1,5 +1,7 @@
 // Gradients of rnn_tanh, all steps in one launch (see persistent_bwd.cuh);
 // where the device has no room for that, step by step.
+#define AICF_OP rnn_tanh_bwd
+
 #include <aicf_ops/rnn_tanh_bwd.h>
 
 #include "../recurrent/persistent_bwd.cuh"
@@ -12,7 +14,7 @@
     {                                                                                             \
         using namespace aicf;                                                                     \
         aicf_status status = aicf_ok();                                                           \
-        if (recurrent::launch_backward_persistent<device_t<T>, recurrent::cell::tanh>(            \
+        if (AICF_OP::launch_backward_persistent<device_t<T>, AICF_OP::cell::tanh>(                \
                 {S,                                                                               \
                  N,                                                                               \
                  D,                                                                               \
