@@ -1,5 +1,6 @@
 // What the cells of recurrent layers compute for one unit of one row, in f32; and a call of a layer
-// on CUDA, forward and backward. All tensors are dense.
+// on CUDA, forward and backward. All tensors are dense. Kernels lie in the namespace of the op that
+// they are compiled for, which its source defines as AICF_OP before it includes this.
 #ifndef AICF_RECURRENT_CELLS_CUH
 #define AICF_RECURRENT_CELLS_CUH
 

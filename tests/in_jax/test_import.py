@@ -59,7 +59,8 @@ except ImportError as error:
 def test_ops_have_names_signatures_and_documentation(ops: Any) -> None:
     assert set(ops.__all__) == importlib.import_module("aicf_cuda").__ops__
     assert str(inspect.signature(ops.gemm)) == (
-        "(a, b, bias=None, c=None, *, alpha=1.0, beta=0.0, act='none', precision='ieee', kernel=None)"
+        "(a, b, bias=None, c=None, *, alpha=1.0, beta=0.0, act='none', precision='ieee', "
+        "kernel=None)"
     )
     assert str(inspect.signature(ops.scale)) == "(x, *, factor, kernel=None)"
     assert ops.add.__doc__ == "out = a + b, with broadcasting; integers wrap."
