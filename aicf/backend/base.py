@@ -125,6 +125,9 @@ class AicfBackend:
 
     # ---- memory --------------------------------------------------------------------------------
 
+    # A backend that is given all its tensors needs none of these; one that is asked for what it has
+    # not got says which method that is.
+
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         """A new row-major tensor; its elements are undefined."""
         raise NotImplementedError(f"{type(self).__name__}.empty")
