@@ -518,21 +518,27 @@ def test_subinterpreters_are_refused() -> None:
 # ---- threads -------------------------------------------------------------------------------------
 
 
+# A call that keeps the GIL lets the other thread run at its ends alone; one that gives it back, at
+# any time. How long a call takes is the machine's: it is made again until that is seen.
 TICKS = """
-    begin, ticks, done = [], [0], []
+    begin, ticks, done, seen = [], [0], [], []
     def tick():
         while not done:
             ticks[0] += bool(begin)
             time.sleep(0.002)
     thread = threading.Thread(target=tick)
     thread.start()
-    time.sleep(0.05)
-    begin.append(time.monotonic())
-    CALL
-    seen, took = ticks[0], time.monotonic() - begin[0]
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and max(seen, default=0) < 4:
+        time.sleep(0.01)
+        ticks[0] = 0
+        begin.append(1)
+        CALL
+        seen.append(ticks[0])
+        begin.clear()
     done.append(1)
     thread.join()
-    assert seen >= 8 and took > 0.03, (seen, took)
+    assert max(seen) >= 4, seen
 """
 
 
