@@ -26,7 +26,7 @@ endif
 
 # Goals that need neither a table nor a toolchain: nothing is generated, asked or built for them alone.
 LIGHT := help clean bootstrap demo docs test py-ft test-ft test-gpu bench-gpu bench-launch sanitize check \
-    check-table promises format run-format dist profile new-op
+    check-table promises format run-format dist wheel profile new-op
 # Goals that need opgen and nothing that it writes: a table with faults does not stop them.
 OPGEN_ALONE := run-check-table run-new-op bench-opgen $(B)/opgen
 heavy := $(filter-out $(LIGHT),$(or $(MAKECMDGOALS),all))

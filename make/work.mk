@@ -1,5 +1,5 @@
 # What people do with a build: test it, look at it, pack it.
-.PHONY: all help clean bootstrap demo docs test test-gpu py-ft test-ft check check-table promises format dist profile \
+.PHONY: all help clean bootstrap demo docs test test-gpu py-ft test-ft check check-table promises format dist wheel profile \
     release new-op bench-gil bench-opgen bench-gpu bench-cpu bench-launch bench-calls bench-compiler sanitize
 
 help: ## this list
@@ -59,6 +59,11 @@ run-bench-gpu: all
 bench-cpu: all ## CPU kernels beside torch: docs/measurements/cpu.json; CASES="softmax add" prints those alone
 	@B=$(B) GEN=$(GEN) PYTHONPATH=$(B)/python $(PYTHON) -m bench.kernels --device cpu \
 	    $(if $(CASES),$(CASES),--json docs/measurements/cpu.json)
+
+wheel: bootstrap ## what was built, as a wheel for pip: dist/aicf-VERSION-TAGS.whl
+	@$(MAKE) --no-print-directory run-wheel
+run-wheel: all
+	@B=$(B) $(PYTHON) tools/wheel.py
 
 docs: bootstrap ## the pages as a site, each op's with its measured speed: build/docs/site
 	@$(MAKE) --no-print-directory run-docs
@@ -132,4 +137,4 @@ dist: ## a tarball that builds without libyaml: sources and generated/
 	@$(MAKE) --no-print-directory run-dist
 run-dist: $(GEN)/made
 	@sh make/dist.sh $(GEN)
-.PHONY: run-docs run-demo run-test run-test-ft run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist
+.PHONY: run-docs run-demo run-test run-test-ft run-test-gpu run-bench-gpu run-sanitize run-format run-check run-check-table run-promises run-new-op run-dist run-wheel
