@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from aicf.compiler.kernels import store as module
+from aicf.compiler.kernels import database as module
 from aicf.compiler.kernels.key import Hard, Soft, Subject, bucket, order_text, sizes_text
 from aicf.compiler.kernels.record import Record
 from aicf.compiler.kernels.store import FILE, Store, StoreWarning, default_path
@@ -289,7 +289,7 @@ def test_a_full_disk(path: Path) -> None:
     """SQLite is told that there is no more room; what was there is still read."""
     with Store(path) as store:
         store.put(record())
-        db = store._connection()
+        db = store._file.connection()
         (pages,) = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count = {pages}")
         many = [record(sizes=f"a {i}x{'9' * 200}") for i in range(40)]
