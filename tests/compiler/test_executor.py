@@ -294,6 +294,53 @@ def test_what_no_kernel_takes_falls_back_and_is_counted(mode: str) -> None:
         ExecutorV2(graph, Without(strict=True), mode=mode)(np.ones(3, "f4"))  # type: ignore[arg-type]
 
 
+@promise
+def test_what_some_inputs_alone_have_a_kernel_for() -> None:
+    """A replay falls back for these inputs, and for these alone, as op by op."""
+    pytest.importorskip("torch")
+    import aicf_rt
+
+    class Picky(CpuBackend):
+        """A device whose kernels take no array that starts with a seven."""
+
+        def launch(self, row: Any, args: Any, options: Any) -> Any:
+            self.refuse(args[0])
+            return super().launch(row, args, options)
+
+        def prepare(self, op: str, *args: Any, **options: Any) -> Any:
+            self.refuse(args[0])
+            return Asked(self, super().prepare(op, *args, **options))
+
+        def run(self, calls: Any, names: Any = ()) -> None:
+            super().run([call.call for call in calls], names)
+
+        def refuse(self, x: Any) -> None:
+            if np.asarray(x).flat[0] == 7:
+                raise aicf_rt.Unsupported("a seven")
+
+    class Asked:
+        def __init__(self, backend: Picky, call: Any) -> None:
+            self.backend, self.call, self.kernel = backend, call, call.kernel
+
+        def set(self, **arguments: Any) -> None:
+            for x in arguments.values():
+                self.backend.refuse(x)
+            self.call.set(**arguments)
+
+    graph = aicf.trace(lambda x: aicf.ops.exp(x), "f32[3]")
+    counts = []
+    for mode in MODES:
+        backend = Picky()
+        run = ExecutorV2(graph, backend, mode=mode)  # type: ignore[arg-type]
+        for first in (7, 1, 7, 7, 2, 7, 3):
+            x = np.array([first, 2, 3], "f4")
+            assert np.allclose(np.asarray(run(x)), np.exp(x))
+        counts.append(backend.report().totals()["fell_back"])
+        with pytest.raises(aicf_rt.Unsupported, match="a seven"):
+            ExecutorV2(graph, Picky(strict=True), mode=mode)(np.full(3, 7, "f4"))  # type: ignore[arg-type]
+    assert counts == [4, 4]
+
+
 # ---- what is refused ---------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ class Step:
     row: Row
     call: Any
     changed: dict[str, Any] = field(default_factory=dict)  # what the call has to be given yet
+    why: str = ""  # no kernel takes it
 
     @property
     def kernel(self) -> str:
@@ -52,6 +53,7 @@ class Program:
         self._views: dict[Value, list[Node]] = {}
         self._pieces: list[Piece] | None = None
         self._changed = False
+        self.version = 0  # how often calls became others
 
     # ---- making it -----------------------------------------------------------------------------
 
@@ -90,9 +92,17 @@ class Program:
             step.call = self.backend.prepare(
                 step.row.name, *tensors, **options, **({"kernel": kernel} if kernel else {})
             )
-        except Unsupported:
-            if self.backend.strict or step.row.aten is None:
-                raise
+        except Unsupported as error:
+            self._fall(step, error)
+        else:
+            step.why, self._pieces = "", None
+
+    def _fall(self, step: Step, error: Exception) -> None:
+        """From now on the step has no call, where its row has a fallback."""
+        if self.backend.strict or step.row.aten is None:
+            raise error
+        step.call, step.why = None, str(error)
+        self._pieces = None
 
     def arguments(self, step: Step) -> tuple[list[Any], dict[str, Any]]:
         """Tensors and outs by position, the rest by name, as the typed form takes them."""
@@ -118,10 +128,10 @@ class Program:
 
     # ---- what is another than before -----------------------------------------------------------
 
-    def put(self, value: Value, tensor: Any) -> None:
-        """From the next run on `value` is this tensor, or this number."""
-        before = self.tensors.get(value)
-        if before is tensor or (isinstance(value.type, ScalarType) and _is_same(before, tensor)):
+    def put(self, value: Value, tensor: Any, again: bool = False) -> None:
+        """From the next run on `value` is this tensor, or this number. `again`: though it is the
+        same object, its memory is another."""
+        if not again and _is_same(value, self.tensors.get(value), tensor):
             return
         self.tensors[value] = tensor
         for step, name in self._readers.get(value, ()):
@@ -130,24 +140,39 @@ class Program:
             self._changed = True
             for old, new in memory.states(step.row, step.node):
                 if old is value:
-                    self.put(new, tensor)
+                    self.put(new, tensor, again)
         for node in self._views.get(value, ()):
             self.put(node.out, memory.see(self.backend, node, tensor))
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Gives the calls what was put since they were launched."""
+        if not self._changed:
+            return
+        self.version += 1
         for step in self.steps:
             if step.changed:
-                if step.call is not None:
-                    step.call.set(**step.changed)
+                self._set(step)
                 step.changed = {}
         self._changed = False  # not before: what a call refuses, the next run gives it again
+
+    def _set(self, step: Step) -> None:
+        """What no kernel takes falls back, as op by op; what fell back may have a kernel now."""
+        from aicf_rt import Unsupported
+
+        if step.call is None:
+            self._bind(step)
+            return
+        try:
+            step.call.set(**step.changed)
+        except Unsupported as error:
+            self._fall(step, error)
 
     # ---- running it ----------------------------------------------------------------------------
 
     def run(self) -> None:
         """Launches every step, with what was put."""
         if self._changed:
-            self._settle()
+            self.settle()
         for calls, names, step in self._pieces or self.pieces:
             if step is None:
                 self.backend.run(calls, names)
@@ -184,8 +209,13 @@ class Program:
         self.backend.call(step.row.name, *tensors[:count], **given, **options)
 
 
-def _is_same(a: Any, b: Any) -> bool:
-    """Of two numbers: in value and kind; NaN is like itself, and 0.0 is not -0.0."""
+def _is_same(value: Value, a: Any, b: Any) -> bool:
+    """One tensor, or two numbers that are alike in value and kind: NaN is like itself, and 0.0 is
+    not -0.0."""
+    if a is b:
+        return True
+    if not isinstance(value.type, ScalarType) or hasattr(a, "shape") or hasattr(b, "shape"):
+        return False
     if a == b:
         return type(a) is type(b) and (a != 0 or str(a) == str(b))
     return type(a) is type(b) and a != a and b != b
