@@ -245,6 +245,38 @@ class Graph:
             dict(self.constants), list(self.nodes), list(self.outputs),
         )  # fmt: skip
 
+    def emptied(self) -> Graph:
+        """The same entries in a graph of its own, to which nodes of this one are appended and
+        others added; what is added takes none of this one's names."""
+        found = Graph(
+            self.table, self.name, dict(self.symbols), list(self.inputs), list(self.params),
+            dict(self.constants),
+        )  # fmt: skip
+        found._names |= self._names
+        return found
+
+    def append(self, node: Node) -> None:
+        """A node that was made before, with its values, at the end. `verify` checks it."""
+        self.nodes.append(node)
+        self._producer.update((v, node) for v in node.results)
+        self._memory.note(node)
+
+    def rename(self, node: Node, names: Mapping[Value, str]) -> Node:
+        """The last node with other names of some results, which are nobody's."""
+
+        def put(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(put(part) for part in x)
+            return Value(names[x], x.type) if x in names else x
+
+        states = {name: put(state) for name, state in node.states.items()}
+        made = dataclasses.replace(node, outs=put(node.outs), states=states)
+        self._names -= {v.name for v in names}
+        self._names.update(names.values())
+        self.nodes.pop()
+        self.append(made)
+        return made
+
     def replace(self, value: Value, new: Value) -> None:
         """`new` is read wherever `value` was."""
         if value.type != new.type:

@@ -54,6 +54,11 @@ def canonical(graph: Graph, nodes: Sequence[Node], name: Named) -> str:
     return _body(graph, nodes, name, True)
 
 
+def line(graph: Graph, node: Node) -> str:
+    """A node as it stands in the text of its graph."""
+    return _node(graph, node, lambda v: v.name, False)
+
+
 def _body(graph: Graph, nodes: Sequence[Node], name: Named, whole: bool) -> str:
     lines = [f"symbol {s.name}: {s.range}" for s in sorted(graph.symbols.values(), key=str)]
     lines += [f"input {_typed(v, name)}" for v in graph.inputs]
@@ -103,13 +108,13 @@ def _operand(x: Any, name: Named) -> str:
 
 
 def _attributes(node: Node, row: Row | None, whole: bool) -> Iterator[str]:
-    defaults = {p.name: _default(node, row, p) for p in row.attrs} if row else {}
+    defaults = {p.name: default_of(node, row, p) for p in row.attrs} if row else {}
     for attr, value in node.attrs.items():
         if whole or attr not in defaults or repr(defaults[attr]) != repr(value):
             yield f"{attr}={_plain(value)}"
 
 
-def _default(node: Node, row: Row, p: Param) -> Any:
+def default_of(node: Node, row: Row, p: Param) -> Any:
     """As it stands in a node: an axis counts from 0. No default,
     where the operand has no such axis."""
     if p.default is NO_DEFAULT or p.default is None:

@@ -1,0 +1,1 @@
+"""What makes a graph a better one that computes the same."""

@@ -1,0 +1,276 @@
+"""Applies a rule to a graph until it can be applied nowhere more.
+
+A sweep appends the nodes of the old graph to a new one, in order. A node that is the root of a
+match is not appended: what the rule gives is added in its place and read instead of it. Matches are
+looked for among the nodes that are already there, so that a chain is rewritten in one sweep. Nodes
+between that nobody reads any more are left out at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from aicf.compiler.ir import text
+from aicf.compiler.ir.errors import IRError
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Node, Value, values_of
+from aicf.compiler.passes import pattern
+from aicf.compiler.passes.pattern import Call
+from aicf.compiler.passes.rule import (
+    STANDING,
+    Applied,
+    Context,
+    Fired,
+    Match,
+    Refusal,
+    Refused,
+    Rewriter,
+    Rule,
+    RuleError,
+)  # fmt: skip
+from aicf.dim import Undecided
+
+
+class Endless(RuleError):
+    """A rule that finds something to do in what it made, for ever."""
+
+
+def apply(graph: Graph, rule: Rule, context: Context | None = None) -> Applied:
+    """The graph after all rewrites of a rule, `context.limit` at most; the given one is not
+    changed. `refused` has what would match in the end. Raises Endless, RuleError where the rule is
+    wrong, and whatever the rule raises."""
+    context = context or Context()
+    bound = 4 * len(graph.nodes) + 16
+    most = bound if context.limit is None else min(context.limit, bound)
+    fired: list[Fired] = []
+    refused: list[Refused] = []
+    ops = rule.sought.roots
+    while len(fired) < most and any(node.op in ops for node in graph.nodes):
+        sweep = _Sweep(graph, rule, context, most - len(fired))
+        sweep.run()
+        refused = sweep.refused
+        if not sweep.fired:
+            break
+        fired += sweep.fired
+        graph = sweep.new
+        if len(fired) == bound:
+            words = f"it was applied {bound} times, and last to {'; '.join(fired[-1].nodes)}"
+            raise Endless(f"{rule.name} comes to no end: {words}")
+    return Applied(graph, tuple(fired), tuple(refused))
+
+
+class _Sweep:
+    """Once through a graph."""
+
+    def __init__(self, graph: Graph, rule: Rule, context: Context, most: int) -> None:
+        self.old, self.rule, self.most = graph, rule, most
+        self.new = graph.emptied()
+        self.ops = rule.sought.roots
+        self.map: dict[Value, Value] = {}  # what stands now for results of nodes that went
+        self.uses: Counter[Value] = Counter(v for n in graph.nodes for v in n.reads)
+        self.uses.update(graph.outputs)
+        self.dead: set[Node] = set()
+        self.memory = _Memory(graph)
+        self.fixed = context.fixed(graph)
+        self.fired: list[Fired] = []
+        self.refused: list[Refused] = []
+
+    def run(self) -> None:
+        for i, node in enumerate(self.old.nodes):
+            self.memory.place = i
+            here = self.mapped(node)
+            is_root = node.op in self.ops and len(self.fired) < self.most
+            if not is_root or not self.rewritten(node, here):
+                self.new.append(here)
+        new = self.new
+        new.nodes = [n for n in new.nodes if n not in self.dead]
+        new.outputs = [self.map.get(v, v) for v in self.old.outputs]
+        known = self.old.constants
+        read = {v for n in new.nodes for v in n.reads} | set(new.outputs)
+        new.constants = {v: x for v, x in new.constants.items() if v in known or v in read}
+        new.__post_init__()
+
+    def mapped(self, node: Node) -> Node:
+        """With what stands for its operands now."""
+        if not any(v in self.map for v in node.reads):
+            return node
+
+        def put(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(put(part) for part in x)
+            return self.map.get(x, x) if isinstance(x, Value) else x
+
+        return dataclasses.replace(node, inputs=put(node.inputs))
+
+    # ---- one root -------------------------------------------------------------------------------
+
+    def rewritten(self, node: Node, here: Node) -> bool:
+        """Whether the rule was applied with a node as the root; `here` has its operands as they are
+        now. The first way to match that is not refused counts, else the first refusal."""
+        first: Refusal | None = None
+        for found in pattern.find(self.rule.sought, self.new, here):
+            start = len(self.new.nodes)
+            try:
+                self.check(found.nodes, found.variables.values())
+                m = Match(self.new, here, found, self.fixed)
+                self.rule.check(m)
+                made = self.made(node, m, start)
+            except Refusal as refusal:
+                self.check_reason(refusal)
+                self.give_up(start)
+                first = first or refusal
+                continue
+            self.put(node, here, made, start, [n for _, n in found.nodes[1:]])
+            return True
+        if first is not None:
+            line = text.line(self.new, here)
+            rule, loc = self.rule.name, here.loc
+            self.refused.append(Refused(rule, first.reason, first.detail, line, loc, first.at))
+        return False
+
+    def check_reason(self, refusal: Refusal) -> None:
+        reasons = (*self.rule.refusals, *STANDING)
+        if refusal.reason not in reasons:
+            known = ", ".join(reasons)
+            message = f"{self.rule.name} refuses by {refusal.reason!r}, which it does not list"
+            raise RuleError(f"{message}; it has {known}")
+
+    def give_up(self, start: int) -> None:
+        """What a rule added before it refused is read by nobody."""
+        added = self.new.nodes[start:]
+        if any(n.states for n in added):
+            raise RuleError(f"{self.rule.name} updates in place before it refuses")
+        self.dead.update(added)
+
+    def made(self, node: Node, m: Match, start: int) -> dict[Value, Value]:
+        """What the rule gives for each result of the root that is read."""
+        try:
+            found = self.rule.rewrite(m, Rewriter(self.new, node.loc))
+        except (IRError, Undecided) as error:
+            reason = error.rule.word if isinstance(error, IRError) else "symbol"
+            if reason not in STANDING:
+                raise
+            raise self.refusal(reason, str(error)) from error
+        outs = found.outs if isinstance(found, Node) else (found,)
+        if not all(isinstance(v, Value) or v is None for v in outs) or not outs:
+            raise RuleError(f"{self.rule.name} gives {found!r}, and not a value or a node")
+        pairs: dict[Value, Value] = {}
+        for i, old in enumerate(node.outs):
+            if old is None or not self.uses[old]:
+                continue
+            new = outs[i] if i < len(outs) else None
+            if new is None:
+                raise self.refusal("out-used", f"{old} is read, and the rule gives none")
+            if old.type != new.type:
+                raise self.refusal("type", f"{new!r} would stand for {old!r}")
+            self.check_stands_for(old, new, start)
+            pairs[old] = new
+        return pairs
+
+    def put(
+        self, node: Node, here: Node, made: dict[Value, Value], start: int, between: list[Node]
+    ) -> None:
+        """Reads what was made instead of what the root gave, and drops what nobody reads."""
+        added = self.new.nodes[start:]
+        if added and set(made.values()) <= set(added[-1].results):
+            last, names = added[-1], {new: old.name for old, new in made.items()}
+            added[-1] = self.new.rename(last, names)
+            now = dict(zip(last.results, added[-1].results, strict=True))
+            made = {old: now[new] for old, new in made.items()}
+        for n in added:
+            self.uses.update(n.reads)
+        for old, new in made.items():
+            self.uses[new] += self.uses.pop(old)
+            self.map[old] = new
+            self.memory.stands_for(old, self.new.buffer_of(new))
+        gone = [here]
+        self.uses.subtract(here.reads)
+        for n in sorted(between, key=self.new.nodes.index, reverse=True):
+            if not any(self.uses[v] for v in n.results) and not n.states:
+                self.uses.subtract(n.reads)
+                self.dead.add(n)
+                gone.append(n)
+        lines = tuple(text.line(self.new, n) for n in reversed(gone))
+        by = tuple(text.line(self.new, n) for n in added)
+        self.fired.append(Fired(self.rule.name, lines, by, here.loc, self.rule.at))
+
+    # ---- what the engine refuses ----------------------------------------------------------------
+
+    def refusal(self, reason: str, detail: str) -> Refusal:
+        return Refusal(reason, detail, self.rule.at)
+
+    def check(self, nodes: tuple[tuple[Call, Node], ...], leaves: Any) -> None:
+        """The nodes of a match but for what the rule itself asks."""
+        inside: Counter[Value] = Counter(v for _, n in nodes for v in n.reads)
+        for _, n in nodes:
+            if n.states:
+                raise self.refusal("updates", text.line(self.new, n))
+        for call, n in nodes[1:]:
+            for i, v in enumerate(n.outs):
+                if v is None or call.is_kept or self.uses[v] <= inside[v]:
+                    continue
+                raise self.elsewhere(v, i == call.out, [n for _, n in nodes])
+        for v in (v for x in leaves for v in values_of(x)):
+            writer = self.new.overwritten_by(v)
+            if writer is not None:
+                line = text.line(self.new, writer)
+                raise self.refusal("overwritten", f"{v} was updated by {line}")
+
+    def elsewhere(self, value: Value, is_matched: bool, nodes: list[Node]) -> Refusal:
+        if value in self.outputs():
+            return self.refusal("is-output", f"{value} is given back")
+        reader = next((n for n in self.readers(value) if n not in nodes), None)
+        line = "another node" if reader is None else text.line(self.old, reader)
+        reason = "read-elsewhere" if is_matched else "out-used"
+        return self.refusal(reason, f"{value} is read by {line}")
+
+    def outputs(self) -> set[Value]:
+        return {self.map.get(v, v) for v in self.old.outputs}
+
+    def readers(self, value: Value) -> Iterator[Node]:
+        """Of a value of the new graph: nodes there, then old ones that come after."""
+        yield from (n for n in self.new.nodes if n not in self.dead and value in n.reads)
+        for n in self.old.nodes[self.memory.place + 1 :]:
+            if any(self.map.get(v, v) is value for v in n.reads):
+                yield n
+
+    def check_stands_for(self, old: Value, new: Value, start: int) -> None:
+        """What another node gave, or an entry, cannot stand for a value that is updated in place
+        later, which it would be with it, nor for one that is given back if it is too."""
+        memory, there = self.memory, self.new.buffer_of(new)
+        owner = self.new.producer(there)
+        root = self.old.buffer_of(old)
+        here = self.new.buffer_of(self.map.get(root, root))
+        if here is there or (owner is not None and owner in self.new.nodes[start:]):
+            return
+        if memory.written.get(there, -1) > memory.place:
+            raise self.refusal("overwritten", f"{new} is updated in place later")
+        if here in memory.written:
+            raise self.refusal("shares-memory", f"{old} is updated in place, and {new} would be")
+        if memory.returned[here] and (there in memory.entries or memory.returned[there]):
+            whose = "an entry" if there in memory.entries else "another output"
+            message = f"{old} is given back, and {new} lies in the memory of {whose}"
+            raise self.refusal("shares-memory", message)
+
+
+class _Memory:
+    """Which buffers are updated and given back, by the buffers as they are while nodes go."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.place = 0  # of the node that is looked at
+        self.written: dict[Value, int] = {}  # the place of the last update
+        for i, node in enumerate(graph.nodes):
+            for state in node.states.values():
+                self.written.update((graph.buffer_of(v), i) for v in values_of(state))
+        self.returned: Counter[Value] = Counter(graph.buffer_of(v) for v in set(graph.outputs))
+        self.entries = set(graph.entries)
+
+    def stands_for(self, old: Value, new: Value) -> None:
+        """What held of a buffer holds of the one in its place."""
+        last = self.written.get(old)
+        if last is not None:
+            self.written[new] = max(last, self.written.get(new, 0))
+        self.returned[new] += self.returned.pop(old, 0)

@@ -1,0 +1,1 @@
+"""Rewrite rules, one a file. Here alone ops are named."""
