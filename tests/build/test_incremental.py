@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
+import subprocess
+import sysconfig
 import time
 from pathlib import Path
 
@@ -79,12 +82,28 @@ def test_edited_row_rebuilds_that_op_alone(tree: Checkout) -> None:
 
 def busy() -> float:
     """Processor seconds of our children so far, in which no other work on the machine is."""
-    spent = os.times()
-    return spent.children_user + spent.children_system
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Processor seconds here for what took one where the promise was made: the compiler at work on
+    the headers that every binding includes, twenty times."""
+    source = tmp_path_factory.mktemp("second") / "empty.c"
+    source.write_text("#include <Python.h>\n")
+    command: list[str | Path] = [os.environ.get("CC", "cc"), "-O2", "-c", source]
+    command += ["-o", source.with_suffix(".o"), f"-I{sysconfig.get_path('include')}"]
+    took = []
+    for _ in range(5):
+        start = busy()
+        subprocess.run(command, check=True)
+        took.append(busy() - start)
+    return 20 * min(took)
 
 
 @pytest.mark.promise("DESIGN-6-speed")
-def test_edited_row_is_an_imported_module_in_two_seconds(tree: Checkout) -> None:
+def test_edited_row_is_an_imported_module_in_two_seconds(tree: Checkout, second: float) -> None:
     took = []
     docs = ["out = a + b.", "out = b + a.", "a and b.", "Sum."]
     for old, new in itertools.pairwise(docs):
@@ -94,11 +113,11 @@ def test_edited_row_is_an_imported_module_in_two_seconds(tree: Checkout) -> None
         tree.python(f"import {PACKAGE}.add")
         took.append(busy() - start)
         assert linked(made) == {"add"}
-    assert min(took) <= 2.0, f"an edited row took {took} s"
+    assert min(took) <= 2.0 * second, f"an edited row took {took} s, where {second} are one"
 
 
 @pytest.mark.promise("DESIGN-6-speed")
-def test_a_binding_compiles_in_four_tenths_of_a_second(tree: Checkout) -> None:
+def test_a_binding_compiles_in_four_tenths_of_a_second(tree: Checkout, second: float) -> None:
     for kind in ("ops/add_op", "modules/add"):
         took = []
         for _ in range(3):
@@ -107,7 +126,7 @@ def test_a_binding_compiles_in_four_tenths_of_a_second(tree: Checkout) -> None:
             made = tree.make(f"build/{kind}.o")
             took.append(busy() - start)
             assert made.verbs("CC") == [f"generated/{kind}.c"]
-        assert min(took) <= 0.4, f"{kind}.c took {took} s, make included"
+        assert min(took) <= 0.4 * second, f"{kind}.c took {took} s, of which {second} are one"
 
 
 @pytest.mark.promise("B2")

@@ -208,16 +208,20 @@ def test_import_loads_nothing(alone: Callable[..., str]) -> None:
     code = """
         import sys, time
         before = set(sys.modules)
-        start = time.perf_counter()
+        start = time.process_time()
         import aicf
-        took = time.perf_counter() - start
+        took = time.process_time() - start
         print(took, sorted(m for m in set(sys.modules) - before if "aicf" in m))
+        start = time.process_time()
+        import asyncio
+        print(time.process_time() - start)
         aicf.Graph, aicf.trace, aicf.grad
         print([m for m in ("numpy", "torch", "jax") if m in sys.modules])
         """
     answers = [alone(code).splitlines() for _ in range(3)]
-    assert all(a[0].partition(" ")[2] == "['aicf']" and a[1] == "[]" for a in answers), answers
-    assert min(float(a[0].partition(" ")[0]) for a in answers) < 0.02
+    assert all(a[0].partition(" ")[2] == "['aicf']" and a[2] == "[]" for a in answers), answers
+    # Of Python's own asyncio, whose import took 40 ms where the promise of 20 was made.
+    assert min(float(a[0].partition(" ")[0]) / float(a[1]) for a in answers) < 0.5, answers
 
 
 def test_names_of_the_package() -> None:

@@ -199,7 +199,7 @@ def test_the_budget_ends(rigged: Any, store: Store) -> None:
     requests = [request_of(m) for m in (1, 2, 3, 4)]
     start = time.monotonic()
     results = list(Tuner(rigged, store, budget=0.6).tune_all(requests))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     assert results[-1].status is Status.SKIPPED
     assert results[-1].note == "the budget had ended"
     stored = [r for r in results if r.status is Status.STORED]

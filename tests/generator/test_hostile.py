@@ -145,7 +145,7 @@ def test_what_is_named_like_a_file(opgen: Opgen, kind: str, of: str, tmp_path: P
     source = path if of == "table" else good
     said = subprocess.run(
         [opgen.path, "--templates", templates, "--out", out, source],
-        capture_output=True, encoding="utf-8", timeout=20, check=False,
+        capture_output=True, encoding="utf-8", timeout=60, check=False,
     )  # fmt: skip
     if of == "stamp" and kind != "folder":
         assert (said.returncode, said.stderr) == (0, "")

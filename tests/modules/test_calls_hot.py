@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import others
 from modules.fake_producer import FakeProducer
 
 
@@ -161,11 +162,11 @@ def test_what_a_launch_holds_is_no_garbage(zoo: Any) -> None:
     count = 300_000
     x = np.full(count, 7, "f4").view(Holder)
     out = np.zeros(count, "f4")
-    x.call = zoo.nap.bind(x, out, ms=1500)  # type: ignore[attr-defined]
+    x.call = zoo.nap.bind(x, out, ms=1000)  # type: ignore[attr-defined]
     batch = [x.call]  # type: ignore[attr-defined]
     thread = threading.Thread(target=zoo.run, args=(batch,))
-    thread.start()
-    time.sleep(0.1)
+    with others.unforced():
+        thread.start()  # it goes on until the launch lets others run
     gone = weakref.ref(x)
     batch.clear()
     del x
@@ -449,9 +450,12 @@ def test_run_takes_the_calls_as_they_are_at_its_beginning(add: Any, zoo: Any) ->
     count = 100_000
     x, out, other = np.ones(count, "f4"), np.zeros(count, "f4"), np.zeros(count, "f4")
     nap, later = zoo.nap.bind(x, np.zeros(count, "f4"), ms=200), add.bind(x, x, out)
-    thread = threading.Thread(target=lambda: (time.sleep(0.05), later.set(out=other)))
+    begin = threading.Event()
+    thread = threading.Thread(target=lambda: (begin.wait(), later.set(out=other)))
     thread.start()
-    zoo.run([nap, later])
+    with others.unforced():
+        begin.set()
+        zoo.run([nap, later])
     thread.join()
     assert (out == 2).all()
     assert not other.any()
@@ -461,24 +465,8 @@ def test_run_takes_the_calls_as_they_are_at_its_beginning(add: Any, zoo: Any) ->
 
 @pytest.mark.promise("DESIGN-5-run", "S7")
 def test_others_run_during_a_long_run(add: Any, rt: Any) -> None:
-    calls = [add.bind(*triple(2000))] * 400_000
-    ticks: list[float] = []
-    done = threading.Event()
-
-    def tick() -> None:
-        while not done.is_set():
-            ticks.append(time.monotonic())
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    begin = time.monotonic()
-    rt.run(calls)
-    end = time.monotonic()
-    done.set()
-    thread.join()
-    during = sum(begin < x < end for x in ticks)
-    assert during > 3, (during, end - begin)
+    calls = [add.bind(*triple(2000))] * 40_000
+    assert others.run_beside(lambda: rt.run(calls))
 
 
 @pytest.mark.promise("FAULT-4", "S10")

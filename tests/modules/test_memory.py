@@ -149,7 +149,7 @@ def test_events_of_the_host_are_times() -> None:
     first.record()
     time.sleep(0.02)
     second.record(stream=aicf_rt.Stream())
-    assert 0.02 <= first.elapsed(second) < 2
+    assert 0.02 <= first.elapsed(second) < 60
     aicf_rt.synchronize()
     with pytest.raises(TypeError, match="stream is neither an int nor has it __cuda_stream__"):
         first.record(stream="fast")

@@ -3,9 +3,9 @@ and notes what it is asked."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import others
 from modules.fake_backend import Fake, interface, on_cuda
 from modules.fake_producer import FakeInterface, FakeProducer
 
@@ -180,28 +181,16 @@ def test_a_first_launch_and_a_blocked_driver_let_others_run(zoo: Any, alone: Any
     """Loading a kernel's code takes long at its first launch."""
     path = zoo.__path__[0].rsplit("/", 1)[0]
     alone(f"""
-        import sys, threading, time
+        import sys, time
         sys.path.insert(0, {path!r})
-        import zoo_ops, importlib
+        import zoo_ops, importlib, others
         from modules.test_streams import Fake, on_cuda
         twin = importlib.import_module("zoo_ops.twin")
         fake = Fake(twin.__file__)
         fake.reset(sleeps="launch")
-        ticks = []
-        def tick():
-            while not done:
-                ticks.append(time.monotonic())
-                time.sleep(0.005)
-        done = []
-        thread = threading.Thread(target=tick)
-        thread.start()
-        begin = time.monotonic()
-        assert twin.twin_f32(on_cuda(), on_cuda())
-        end = time.monotonic()
-        done.append(1)
-        thread.join()
-        within = [t for t in ticks if begin + 0.02 < t < end - 0.02]
-        assert end - begin > 0.25 and len(within) > 10, (end - begin, len(within))
+        x, out, begin = on_cuda(), on_cuda(), time.monotonic()
+        assert others.run_beside(lambda: twin.twin_f32(x, out), once=True)
+        assert time.monotonic() - begin > 0.9
     """)
 
 
@@ -210,27 +199,9 @@ def test_a_first_launch_and_a_blocked_driver_let_others_run(zoo: Any, alone: Any
 def test_a_long_launch_on_the_cpu_lets_others_run(zoo: Any, form: str) -> None:
     x = np.ones(1 << 18, "f4")
     out = np.zeros(1 << 18, "f4")
-    call = zoo.nap.bind(x, out, ms=300)
-    ticks: list[float] = []
-    done: list[int] = []
-
-    def tick() -> None:
-        while not done:
-            ticks.append(time.monotonic())
-            time.sleep(0.005)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    begin = time.monotonic()
-    if form == "bound":
-        call()
-    else:
-        assert zoo.nap.nap_f32(x, out, ms=300) is True
-    end = time.monotonic()
-    done.append(1)
-    thread.join()
-    # None, were the GIL held; on a busy machine far from all sixty.
-    assert sum(begin + 0.02 < t < end - 0.02 for t in ticks) > 2
+    call = zoo.nap.bind(x, out, ms=50)
+    typed = functools.partial(zoo.nap.nap_f32, x, out, ms=50)
+    assert others.run_beside(call if form == "bound" else typed)
     assert (out == 1).all()
 
 

@@ -173,7 +173,7 @@ TEST(parallel_fork, "S9")
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(120);
             int met = threads_met(32);
             _Exit(met >= 1 && threads_met(1) == 1 ? 0 : 1);
         }

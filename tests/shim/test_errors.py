@@ -142,7 +142,7 @@ def test_a_sticky_error(over: Over, ops: list[str]) -> None:
                 pass
             else:
                 raise AssertionError(run)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60  # no call waits for the device
         tell(texts)
     """)
     assert all("cudaErrorIllegalAddress (700)" in text for text in texts)

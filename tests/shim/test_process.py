@@ -14,26 +14,13 @@ import pytest
 from runtime import building
 from shim.conftest import Over
 
-# A thread that counts while the main one is in a call of two seconds.
-TICKS = """
-import threading, time
-def ticks_during(call):
-    ticks, done = [], []
-    def tick():
-        while not done:
-            ticks.append(time.monotonic())
-            time.sleep(0.01)
-    thread = threading.Thread(target=tick)
-    thread.start()
+# How long a call takes that SHIM makes long, and whether others run beside it.
+BESIDE = """
+import time, others
+def beside(call):
     begin = time.monotonic()
-    try:
-        call()
-    except aicf_rt.CudaError as e:
-        print(e)
-    end = time.monotonic()
-    done.append(1)
-    thread.join()
-    return end - begin, sum(begin + 0.1 < t < end - 0.1 for t in ticks)
+    seen = others.run_beside(call, once=True)
+    return time.monotonic() - begin, seen
 """
 
 
@@ -41,49 +28,50 @@ def ticks_during(call):
 def test_a_slow_allocation_lets_others_run(over: Over, ops: list[str]) -> None:
     """A Tensor that is asked for, and one that is made as an out."""
     told = over(
-        TICKS
+        BESIDE
         + """
-shim.delay(b"cudaMallocAsync", 2.0)
+shim.delay(b"cudaMallocAsync", 1.0)
 add = module("add")
 a, b = fake(4), fake(4)
 tell([
-    ticks_during(lambda: aicf_rt.empty((4,), "f32", "cuda")),
-    ticks_during(lambda: add.add(a, b)),
+    beside(lambda: aicf_rt.empty((4,), "f32", "cuda")),
+    beside(lambda: add.add(a, b)),
 ])
 """
     )
-    assert all(took > 1.9 and ticks > 50 for took, ticks in told), told
+    assert all(took > 0.9 and seen for took, seen in told), told
 
 
 @pytest.mark.promise("S7")
 def test_a_slow_wait_lets_others_run(over: Over, ops: list[str]) -> None:
     told = over(
-        TICKS
+        BESIDE
         + """
-shim.delay(b"cudaStreamSynchronize", 2.0)
+shim.delay(b"cudaStreamSynchronize", 1.0)
 call = next(calls_of("add"))
 tensors = call.tensors()
 bound = module("add").bind(*tensors)
-tell([ticks_during(lambda: call.run_on(tensors)), ticks_during(bound)])
+tell([beside(lambda: call.run_on(tensors)), beside(bound)])
 """,
         AICF_DEBUG="sync",
     )
-    assert all(took > 1.9 and ticks > 50 for took, ticks in told), told
+    assert all(took > 0.9 and seen for took, seen in told), told
 
 
 @pytest.mark.promise("S7")
 def test_a_slow_first_launch_lets_others_run(over: Over, ops: list[str]) -> None:
     """It loads the kernel's code."""
     told = over(
-        TICKS
+        BESIDE
         + """
-shim.delay(b"cudaLaunchKernel", 2.0)
-tell(ticks_during(lambda: next(calls_of("add")).run()))
+shim.delay(b"cudaLaunchKernel", 1.0)
+call = next(calls_of("add"))
+tell(beside(call.run))
 """
     )
-    took, ticks = told
-    assert took > 1.9
-    assert ticks > 50, told
+    took, seen = told
+    assert took > 0.9
+    assert seen
 
 
 WORKERS = """
@@ -182,7 +170,7 @@ def test_the_end_with_work_pending(
         "raises": "raise KeyError(5)",
         "os._exit": "os._exit(6)",
     }[end]
-    code = f"from shim.steer import *\n{HOLD}\nshim.delay(b'cudaStreamSynchronize', 60)\n{last}\n"
+    code = f"from shim.steer import *\n{HOLD}\nshim.delay(b'cudaStreamSynchronize', 600)\n{last}\n"
     for _ in range(5):
         log.unlink(missing_ok=True)
         done = subprocess.run(
@@ -194,7 +182,7 @@ def test_the_end_with_work_pending(
             },
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
         want = {"falls off": 0, "exits": 5, "raises": 1, "os._exit": 6}[end]
@@ -209,18 +197,18 @@ def test_the_end_with_work_pending(
 
 @pytest.mark.promise("S7", "PROCESS-exit")
 def test_the_end_beside_a_thread_in_a_slow_call(over: Over, ops: list[str]) -> None:
-    """A daemon in a wait of a minute does not hold up the end."""
+    """A daemon in a wait of ten minutes does not hold up the end."""
     over(
         """
         import threading, time
-        shim.delay(b"cudaStreamSynchronize", 60)
+        shim.delay(b"cudaStreamSynchronize", 600)
         call = next(calls_of("add"))
         threading.Thread(target=call.run, daemon=True).start()
         while not shim.launches():
             time.sleep(0.01)
         time.sleep(0.05)
         """,
-        timeout=30,
+        timeout=300,
         AICF_DEBUG="sync",
     )
 
