@@ -283,7 +283,8 @@ def test_what_is_no_file_is_written_to_and_not_replaced(run: Any, tmp_path: Path
 
 @pytest.mark.promise("AICF-cli")
 def test_without_click() -> None:
-    code = "import sys; sys.modules['click'] = None; import runpy; runpy.run_module('aicf')"
+    code = "import runpy, sys; sys.modules['click'] = None; "
+    code += "runpy.run_module('aicf', run_name='__main__')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
