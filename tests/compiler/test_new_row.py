@@ -17,6 +17,7 @@ from aicf import grad, param, trace
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.trace import Ops
+from aicf.compiler.passes.rules import fusing, simplifying
 from aicf.compiler.runtime.interpret import interpret
 from aicf.table import Table
 from torch_ops.conftest import build
@@ -190,6 +191,13 @@ def test_what_a_kernel_does_not_take_is_copied_by_the_row_that_is_clone(fresh: A
     assert [n.op for n in graph.nodes] == ["view.permute", "double_up", "warp"]
     x = np.arange(12, dtype="f4").reshape(3, 4)
     assert np.array_equal(interpret(graph, {"x": x})[0], x.T**2)
+
+
+def test_rules_of_rows_that_a_table_does_not_have_find_nothing(fresh: Any) -> None:
+    graph = trace(lambda x: fresh.ops.warp(x.T, rate=1.0), "f32[3, 4]", table=fresh.table)
+    for rule in (*simplifying(), *fusing()):
+        assert rule.run(graph).graph is graph
+        assert not rule.run(graph).refused
 
 
 def test_kinds_of_rows(fresh: Any) -> None:

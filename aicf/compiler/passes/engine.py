@@ -9,6 +9,7 @@ between that nobody reads any more are left out at the end.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,12 +19,14 @@ from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value, values_of
 from aicf.compiler.passes import pattern
+from aicf.compiler.passes.buffers import Buffers
 from aicf.compiler.passes.pattern import Call
 from aicf.compiler.passes.rule import (
     STANDING,
     Applied,
     Context,
     Fired,
+    Group,
     Match,
     Refusal,
     Refused,
@@ -62,6 +65,27 @@ def apply(graph: Graph, rule: Rule, context: Context | None = None) -> Applied:
     return Applied(graph, tuple(fired), tuple(refused))
 
 
+def apply_all(graph: Graph, group: Group, context: Context | None = None) -> Applied:
+    """The graph after all rules of a group; bounded as `apply` is."""
+    context = context or Context()
+    bound = 4 * len(graph.nodes) + 16
+    fired: list[Fired] = []
+    refused: dict[str, tuple[Refused, ...]] = {}
+    idle = 0  # rules after one another that found nothing
+    for rule in itertools.cycle(group.rules):
+        left = None if context.limit is None else context.limit - len(fired)
+        found = apply(graph, rule, dataclasses.replace(context, limit=left))
+        graph, refused[rule.name] = found.graph, found.refused
+        fired += found.fired
+        idle = 0 if found.fired else idle + 1
+        if len(fired) > bound:
+            words = f"{len(fired)} rewrites, and last {'; '.join(fired[-1].nodes)}"
+            raise Endless(f"{group.name}: {rule.name} and others come to no end: {words}")
+        if idle == len(group.rules) or len(fired) == context.limit:
+            break
+    return Applied(graph, tuple(fired), tuple(r for each in refused.values() for r in each))
+
+
 class _Sweep:
     """Once through a graph."""
 
@@ -73,14 +97,14 @@ class _Sweep:
         self.uses: Counter[Value] = Counter(v for n in graph.nodes for v in n.reads)
         self.uses.update(graph.outputs)
         self.dead: set[Node] = set()
-        self.memory = _Memory(graph)
+        self.buffers = Buffers(graph)
         self.fixed = context.fixed(graph)
         self.fired: list[Fired] = []
         self.refused: list[Refused] = []
 
     def run(self) -> None:
         for i, node in enumerate(self.old.nodes):
-            self.memory.place = i
+            self.buffers.place = i
             here = self.mapped(node)
             is_root = node.op in self.ops and len(self.fired) < self.most
             if not is_root or not self.rewritten(node, here):
@@ -114,14 +138,14 @@ class _Sweep:
         for found in pattern.find(self.rule.sought, self.new, here):
             start = len(self.new.nodes)
             try:
-                self.check(found.nodes, found.variables.values())
                 m = Match(self.new, here, found, self.fixed)
-                self.rule.check(m)
-                made = self.made(node, m, start)
+                made = self.tried(node, m, start)
             except Refusal as refusal:
                 self.check_reason(refusal)
                 self.give_up(start)
                 first = first or refusal
+                continue
+            if made is None:
                 continue
             self.put(node, here, made, start, [n for _, n in found.nodes[1:]])
             return True
@@ -145,15 +169,23 @@ class _Sweep:
             raise RuleError(f"{self.rule.name} updates in place before it refuses")
         self.dead.update(added)
 
-    def made(self, node: Node, m: Match, start: int) -> dict[Value, Value]:
-        """What the rule gives for each result of the root that is read."""
+    def tried(self, node: Node, m: Match, start: int) -> dict[Value, Value] | None:
+        """What the rule gives for each result of the root that is read; None where it does not
+        fit."""
         try:
+            if not self.rule.fits(m):
+                return None
+            self.check(m.found.nodes, m.found.variables.values())
+            self.rule.check(m)
             found = self.rule.rewrite(m, Rewriter(self.new, node.loc))
         except (IRError, Undecided) as error:
             reason = error.rule.word if isinstance(error, IRError) else "symbol"
             if reason not in STANDING:
                 raise
             raise self.refusal(reason, str(error)) from error
+        return self.pairs(node, found, start)
+
+    def pairs(self, node: Node, found: Value | Node, start: int) -> dict[Value, Value]:
         outs = found.outs if isinstance(found, Node) else (found,)
         if not all(isinstance(v, Value) or v is None for v in outs) or not outs:
             raise RuleError(f"{self.rule.name} gives {found!r}, and not a value or a node")
@@ -185,7 +217,7 @@ class _Sweep:
         for old, new in made.items():
             self.uses[new] += self.uses.pop(old)
             self.map[old] = new
-            self.memory.stands_for(old, self.new.buffer_of(new))
+            self.buffers.put(old, self.new.buffer_of(new))
         gone = [here]
         self.uses.subtract(here.reads)
         for n in sorted(between, key=self.new.nodes.index, reverse=True):
@@ -233,44 +265,14 @@ class _Sweep:
     def readers(self, value: Value) -> Iterator[Node]:
         """Of a value of the new graph: nodes there, then old ones that come after."""
         yield from (n for n in self.new.nodes if n not in self.dead and value in n.reads)
-        for n in self.old.nodes[self.memory.place + 1 :]:
+        for n in self.old.nodes[self.buffers.place + 1 :]:
             if any(self.map.get(v, v) is value for v in n.reads):
                 yield n
 
     def check_stands_for(self, old: Value, new: Value, start: int) -> None:
-        """What another node gave, or an entry, cannot stand for a value that is updated in place
-        later, which it would be with it, nor for one that is given back if it is too."""
-        memory, there = self.memory, self.new.buffer_of(new)
+        there = self.new.buffer_of(new)
         owner = self.new.producer(there)
-        root = self.old.buffer_of(old)
-        here = self.new.buffer_of(self.map.get(root, root))
-        if here is there or (owner is not None and owner in self.new.nodes[start:]):
-            return
-        if memory.written.get(there, -1) > memory.place:
-            raise self.refusal("overwritten", f"{new} is updated in place later")
-        if here in memory.written:
-            raise self.refusal("shares-memory", f"{old} is updated in place, and {new} would be")
-        if memory.returned[here] and (there in memory.entries or memory.returned[there]):
-            whose = "an entry" if there in memory.entries else "another output"
-            message = f"{old} is given back, and {new} lies in the memory of {whose}"
-            raise self.refusal("shares-memory", message)
-
-
-class _Memory:
-    """Which buffers are updated and given back, by the buffers as they are while nodes go."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.place = 0  # of the node that is looked at
-        self.written: dict[Value, int] = {}  # the place of the last update
-        for i, node in enumerate(graph.nodes):
-            for state in node.states.values():
-                self.written.update((graph.buffer_of(v), i) for v in values_of(state))
-        self.returned: Counter[Value] = Counter(graph.buffer_of(v) for v in set(graph.outputs))
-        self.entries = set(graph.entries)
-
-    def stands_for(self, old: Value, new: Value) -> None:
-        """What held of a buffer holds of the one in its place."""
-        last = self.written.get(old)
-        if last is not None:
-            self.written[new] = max(last, self.written.get(new, 0))
-        self.returned[new] += self.returned.pop(old, 0)
+        is_fresh = owner is not None and owner in self.new.nodes[start:]
+        why = self.buffers.conflict(old, new, there, is_fresh)
+        if why is not None:
+            raise self.refusal(*why)

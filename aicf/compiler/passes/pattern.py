@@ -138,6 +138,7 @@ class Sought:
     """The pattern of a rule."""
 
     pattern: Pattern
+    names: frozenset[str]  # of variables
     may: frozenset[str]  # variables that may be absent
     roots: frozenset[str]  # the ops that a node may be of which the whole pattern gives
 
@@ -147,7 +148,8 @@ def of(function: Callable[..., Pattern]) -> Sought:
     _, *names = inspect.signature(function).parameters.values()
     found = function(Ops(), *(Var(p.name, p.default is None) for p in names))
     ops = frozenset(c.op for c in _options(found) if isinstance(c, Call))
-    return Sought(found, frozenset(p.name for p in names if p.default is None), ops)
+    may = frozenset(p.name for p in names if p.default is None)
+    return Sought(found, frozenset(p.name for p in names), may, ops)
 
 
 # ---- finding it ---------------------------------------------------------------------------------

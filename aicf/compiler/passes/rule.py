@@ -25,10 +25,11 @@ from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
-from aicf.compiler.ir.emit import Emitter
+from aicf.compiler.ir.emit import Emitter, tensor
 from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Operand, Value, values_of
+from aicf.compiler.ir.types import TensorType
 from aicf.compiler.passes import pattern
 from aicf.compiler.passes.pattern import Found, Pattern, Sought
 from aicf.table import Table
@@ -150,6 +151,22 @@ class Match:
             return None
         raise AttributeError(f"the pattern has no variable or node {name!r}")
 
+    @property
+    def type(self) -> TensorType:
+        """Of the root's first out."""
+        return tensor(self.root.out)
+
+    def value(self, name: str) -> Value:
+        """What a variable stands for, as a value that the root's can be."""
+        found = getattr(self, name)
+        if not isinstance(found, Value):
+            raise RuleError(f"{name} stands for {found!r}, which is no value")
+        return found
+
+    def node(self, name: str) -> Node:
+        """A named node."""
+        return self.found.labels[name]
+
     def __contains__(self, name: str) -> bool:
         """Whether it was found: a variable that is bound to something, a named node."""
         return self.found.variables.get(name) is not None or name in self.found.labels
@@ -216,6 +233,10 @@ class Rule:
         """Called with `op` and a variable for each parameter more."""
         raise NotImplementedError(f"{type(self).__name__}.pattern")
 
+    def fits(self, m: Match) -> bool:
+        """What the pattern cannot say of calls; where it does not hold, nothing was found."""
+        return True
+
     def check(self, m: Match) -> None:
         """Refuses by `m.require` or `m.refuse` where a match must not be rewritten."""
 
@@ -232,7 +253,11 @@ class Rule:
     @functools.cached_property
     def sought(self) -> Sought:
         """The pattern, made once."""
-        return pattern.of(self.pattern)
+        found = pattern.of(self.pattern)
+        hidden = found.names & (set(dir(Match)) | {"graph", "root", "found", "fixed"})
+        if hidden:
+            raise RuleError(f"{self.name}: {min(hidden)!r} is what a match has: call it otherwise")
+        return found
 
     @property
     def equation(self) -> str:
@@ -250,6 +275,23 @@ class Rule:
 
 def _place(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+class Group:
+    """Rules one after another, again and again, until none of them finds anything to do."""
+
+    def __init__(self, name: str, rules: Sequence[Rule], text: str = "") -> None:
+        self.name, self.rules = name, tuple(rules)
+        self.__doc__ = text or "\n".join(rule.equation.partition("\n")[0] for rule in self.rules)
+
+    def run(self, graph: Graph, context: Context | None = None) -> Applied:
+        """Raises Endless where rules undo each other for ever."""
+        from aicf.compiler.passes.engine import apply_all
+
+        return apply_all(graph, self, context)
+
+    def __repr__(self) -> str:
+        return f"Group({self.name})"
 
 
 def serves(table: Table, rule: Rule) -> bool:

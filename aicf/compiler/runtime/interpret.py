@@ -4,6 +4,7 @@ runs graphs faster. Tensors are numpy's or torch's; params are updated where the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aicf.compiler.ir.bind import solve
@@ -25,9 +26,9 @@ def interpret(graph: Graph, data: Mapping[str, Any]) -> list[Any]:
     model = next((x for x in values.values() if hasattr(x, "shape")), None)
     for v, number in graph.constants.items():
         if number is not None:
-            values[v] = _filled(v.type, number, model)
+            values[v] = filled(v.type, number, model)
     for node in graph.nodes:
-        _run(graph, node, values)
+        run(graph, node, values)
     return [values[v] for v in graph.outputs]
 
 
@@ -42,7 +43,11 @@ def _given(value: Value, data: Mapping[str, Any]) -> Any:
     return found
 
 
-def _run(graph: Graph, node: Node, values: dict[Value, Any]) -> None:
+def run(
+    graph: Graph, node: Node, values: dict[Value, Any], call: Callable[..., Any] | None = None
+) -> None:
+    """Puts the results of a node beside the values that it reads. `call`: what runs an op by its
+    name, as a backend does; None: its own function."""
     operands = [_put(x, values) for x in node.inputs]
     if node.is_view:
         values[node.out] = _VIEWS[node.op](operands[0], node.attrs)
@@ -53,7 +58,8 @@ def _run(graph: Graph, node: Node, values: dict[Value, Any]) -> None:
     asked = {
         o.name: True for o, v in zip(row.outs, node.outs, strict=True) if o.optional and v
     }  # fmt: skip
-    found = row.call(*operands[:count], **node.attrs, **scalars, **asked)
+    runs = row.call if call is None else partial(call, row.name)
+    found = runs(*operands[:count], **node.attrs, **scalars, **asked)
     outs = found if isinstance(found, tuple) else (found,)
     values.update((v, x) for v, x in zip(node.outs, outs, strict=False) if v is not None)
     for name, state in node.states.items():
@@ -71,7 +77,8 @@ def _put(x: Any, values: Mapping[Value, Any]) -> Any:
 # ---- in the words of numpy and of torch ---------------------------------------------------------
 
 
-def _filled(type: Any, number: Any, model: Any) -> Any:
+def filled(type: Any, number: Any, model: Any = None) -> Any:
+    """A tensor of one number, of the framework of `model`, else of numpy."""
     assert isinstance(type, TensorType)
     if model is None or type_module(model) == "numpy":
         import numpy
