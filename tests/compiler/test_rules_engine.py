@@ -61,13 +61,16 @@ def same(a: list[Any], b: list[Any], rtol: float = 0.0) -> None:
     for x, y in zip(a, b, strict=True):
         assert x.dtype == y.dtype
         assert x.shape == y.shape
+        if x.dtype.kind not in "fV":
+            assert np.array_equal(x, y)
+            continue
+        wide = [np.asarray(v, "f8") for v in (x, y)]
         if rtol:
-            wide = [np.asarray(v, "f8") for v in (x, y)]
             assert np.allclose(*wide, rtol=rtol, atol=rtol * (np.abs(wide[0]).max(initial=0) + 1))
         else:
-            assert np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
-            if x.dtype.kind == "f":
-                assert np.array_equal(np.signbit(x), np.signbit(y))
+            assert np.array_equal(*wide, equal_nan=True)
+            signs = [np.signbit(v) & ~np.isnan(v) for v in wide]
+            assert np.array_equal(*signs)
 
 
 def applied(rule: Any, graph: Graph, rtol: float = 0.0, context: Context | None = None) -> Applied:

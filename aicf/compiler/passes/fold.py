@@ -206,11 +206,12 @@ def _array(x: Any, value: Value) -> Any:
 
     try:
         given = as_array(x.detach() if hasattr(x, "detach") else x)
+        dtype = dtype_of(given)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise _Unknown("no-data", f"of {value!r} in host memory: {error}") from error
     assert isinstance(value.type, TensorType)
-    if dtype_of(given) != value.type.dtype or given.shape != value.type.shape:
-        raise _Unknown("no-data", f"of {value!r}: it is {given.dtype} {given.shape}")
+    if dtype != value.type.dtype or given.shape != value.type.shape:
+        raise _Unknown("no-data", f"of {value!r}: it is {dtype} {given.shape}")
     return np.asarray(given)
 
 
