@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from aicf import ops, param, trace, training_step
+from aicf import ops, param, trace, training_step, value_and_grad
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes.canonicalise import canonicalise
 from aicf.compiler.passes.cse import Cse
@@ -16,6 +16,8 @@ from aicf.compiler.passes.dce import Dce
 from aicf.compiler.passes.fold import REASONS, Fold
 from aicf.compiler.passes.rule import Context, Pass
 from aicf.compiler.passes.rules import fusing, simplifying
+from aicf.compiler.passes.rules.pool_before_relu import pooling
+from aicf.compiler.runtime.interpret import interpret
 from compiler.drawing import graphs
 from compiler.test_rules_engine import applied, ops_of, reasons, run, same
 
@@ -343,3 +345,71 @@ def test_training_steps_compute_the_same(optimizer: str) -> None:
         for v in (*graph.inputs, *graph.params)
     }  # fmt: skip
     same(run(graph, given), run(found, given, data), 1e-5)
+
+
+# ---- pooling ------------------------------------------------------------------------------------
+
+
+WINDOWS = [
+    {"window": 2, "stride": 2},
+    {"window": 3, "stride": 1},
+    {"window": 3, "stride": 2, "pad": 1},
+    {"window": (2, 3), "stride": (1, 2), "ceil_mode": True},
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_a_rectifier_goes_behind_the_pooling(window: dict[str, Any]) -> None:
+    """Forward alone, and with its backward: the same numbers, and no large node more."""
+    types = ["f32[2, 3, 6, 7]", param("f32[4, 3, 3, 3]"), param("f32[4]")]
+
+    def small(x: Any, k: Any, c: Any) -> Any:
+        return ops.max_pool2d(ops.relu(ops.conv2d(x, k, c, pad=1)), **window)
+
+    graph = trace(small, *types)
+    found = applied(pooling(), graph)
+    assert ops_of(found.graph) == ["conv2d", "max_pool2d", "relu"]
+
+    def loss(x: Any, k: Any, c: Any) -> Any:
+        h = small(x, k, c)
+        return ops.sum(h * ops.sigmoid(h), axes=None)
+
+    graph = training_step(trace(loss, *types), "sgd", lr=0.1).graph
+    step = applied(pooling(), graph, 1e-6)
+    assert [r.rule for r in step.fired][:2] == ["pool-before-relu-backward", "pool-before-relu"]
+    large = [
+        n.op for n in step.graph.nodes if n.outs and n.out.type == found.graph.nodes[0].out.type
+    ]
+    assert large == ["conv2d", "max_pool2d_bwd"]
+
+
+def test_pooling_of_what_is_no_number_and_of_zeros() -> None:
+    """A NaN is the largest, of zeros the sign is not promised, and where none is above 0 nothing
+    goes back."""
+
+    def loss(x: Any) -> Any:
+        h = ops.max_pool2d(ops.relu(x), window=2, stride=2)
+        return ops.sum(ops.sum(h * h, axes=None) * 0.5, axes=None)
+
+    graph = value_and_grad(trace(loss, param("f32[1, 1, 4, 4]")))
+    found = pooling().run(graph).graph
+    assert len(found.nodes) <= len(graph.nodes)
+    odd = np.array([[-1, -0.0, 0.0, -2], [-3, -4, np.inf, 1], [np.nan, 1, 2, 2], [0, 1, 2, -1]])
+    for x in (odd, np.nan_to_num(odd, nan=7.0, posinf=8.0)):
+        given = {"x": x.astype("f4").reshape(1, 1, 4, 4)}
+        for a, b in zip(interpret(graph, given), interpret(found, given), strict=True):
+            assert np.array_equal(a, b, equal_nan=True)
+
+
+def test_a_rectifier_that_is_read_stays_before_the_pooling() -> None:
+    def both(x: Any) -> Any:
+        h = ops.relu(x)
+        return ops.max_pool2d(h, window=2, stride=2), ops.sigmoid(h)
+
+    graph = trace(both, "f32[1, 1, 4, 4]")
+    assert reasons(applied(pooling(), graph)) == ["read-elsewhere"]
+    graph = Graph()
+    x = graph.add("relu", graph.input("x", "f32[1, 1, 4, 4]")).out
+    node = graph.add("max_pool2d", x, window=2, stride=2, want=(True, True))
+    graph.output(*node.results)
+    assert reasons(applied(pooling(), graph)) == ["out-used"]

@@ -66,24 +66,27 @@ def apply(graph: Graph, rule: Rule, context: Context | None = None) -> Applied:
 
 
 def apply_all(graph: Graph, group: Group, context: Context | None = None) -> Applied:
-    """The graph after all rules of a group; bounded as `apply` is."""
+    """The graph after all passes of a group; bounded as `apply` is."""
     context = context or Context()
     bound = 4 * len(graph.nodes) + 16
     fired: list[Fired] = []
     refused: dict[str, tuple[Refused, ...]] = {}
-    idle = 0  # rules after one another that found nothing
-    for rule in itertools.cycle(group.rules):
+    idle = 0  # passes after one another that found nothing
+    data: dict[str, Any] = {}
+    for each in itertools.cycle(group.passes):
         left = None if context.limit is None else context.limit - len(fired)
-        found = apply(graph, rule, dataclasses.replace(context, limit=left))
-        graph, refused[rule.name] = found.graph, found.refused
+        known = {**context.data, **data}
+        found = each.run(graph, dataclasses.replace(context, limit=left, data=known))
+        graph, refused[each.name] = found.graph, found.refused
+        data.update(found.data)
         fired += found.fired
         idle = 0 if found.fired else idle + 1
         if len(fired) > bound:
             words = f"{len(fired)} rewrites, and last {'; '.join(fired[-1].nodes)}"
-            raise Endless(f"{group.name}: {rule.name} and others come to no end: {words}")
-        if idle == len(group.rules) or len(fired) == context.limit:
+            raise Endless(f"{group.name}: {each.name} and others come to no end: {words}")
+        if idle == len(group.passes) or len(fired) == context.limit:
             break
-    return Applied(graph, tuple(fired), tuple(r for each in refused.values() for r in each))
+    return Applied(graph, tuple(fired), tuple(r for x in refused.values() for r in x), data)
 
 
 class _Sweep:

@@ -278,11 +278,17 @@ def _place(frame: FrameType) -> str:
 
 
 class Group:
-    """Rules one after another, again and again, until none of them finds anything to do."""
+    """Passes one after another, again and again, until none of them finds anything to do."""
 
-    def __init__(self, name: str, rules: Sequence[Rule], text: str = "") -> None:
-        self.name, self.rules = name, tuple(rules)
-        self.__doc__ = text or "\n".join(rule.equation.partition("\n")[0] for rule in self.rules)
+    def __init__(self, name: str, passes: Sequence[Pass], text: str = "") -> None:
+        self.name, self.passes = name, tuple(passes)
+        lines = (inspect.getdoc(type(p)) or "" for p in self.passes)
+        self.__doc__ = text or "\n".join(line.partition("\n")[0] for line in lines)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those of its passes that are rules."""
+        return tuple(p for p in self.passes if isinstance(p, Rule))
 
     def run(self, graph: Graph, context: Context | None = None) -> Applied:
         """Raises Endless where rules undo each other for ever."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aicf.compiler.passes.rule import Rule
+from aicf.compiler.passes.rule import Pass, Rule
 from aicf.compiler.passes.rules.cast_of_cast import CastOfCast
 from aicf.compiler.passes.rules.conv_bias import ConvBias
 from aicf.compiler.passes.rules.conv_bn import ConvBatchNorm
@@ -14,6 +14,7 @@ from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from aicf.compiler.passes.rules.minus_negative import MinusNegative
 from aicf.compiler.passes.rules.number_to_scale import NumberToScale
 from aicf.compiler.passes.rules.plus_zero import PlusZero
+from aicf.compiler.passes.rules.pool_before_relu import pooling
 from aicf.compiler.passes.rules.product_plus import ProductPlus
 from aicf.compiler.passes.rules.relu_twice import ReluTwice
 from aicf.compiler.passes.rules.scale_into_product import ScaleIntoProduct
@@ -29,9 +30,10 @@ def simplifying() -> tuple[Rule, ...]:
     )  # fmt: skip
 
 
-def fusing() -> tuple[Rule, ...]:
-    """Several nodes as one, in the order in which each finds what the one before leaves."""
+def fusing() -> tuple[Pass, ...]:
+    """Several nodes as one, or on fewer numbers, in the order in which each finds what the one
+    before leaves."""
     return (
-        CopyIntoProduct(), ScaleIntoProduct(), MatmulBiasAct(), ProductPlus(), ConvBias(),
-        ConvBatchNorm(), LogOfSoftmax(),
+        CopyIntoProduct(), ScaleIntoProduct(), MatmulBiasAct(), ProductPlus(), MatmulBiasAct(),
+        ConvBias(), ConvBatchNorm(), pooling(), LogOfSoftmax(),
     )  # fmt: skip
