@@ -5,11 +5,13 @@
 
 #include <aicf/tensor.h>
 
-#define AICF_BACKEND_VERSION 3
+#define AICF_BACKEND_VERSION 4
 
 typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
 
 typedef struct aicf_event_s *aicf_event; /* likewise: a moment in a stream's work */
+
+typedef struct aicf_graph_s *aicf_graph; /* likewise: work that was queued once and runs as one */
 
 struct aicf_call; /* aicf/call.h */
 
@@ -61,6 +63,22 @@ typedef struct aicf_backend {
     aicf_status (*record_event)(aicf_device device, aicf_stream stream, aicf_event event);
     aicf_status (*elapsed)(aicf_device device, aicf_event from, aicf_event to, double *seconds);
     aicf_status (*destroy_event)(aicf_device device, aicf_event event);
+    /* Graphs: all four, or NULL where there are none. From here on what this thread queues on
+       `stream`, which is one of create_stream's, is kept and does not run; only launches and copies
+       are queued there. Other threads and other streams go on as they would. */
+    aicf_status (*begin_graph)(aicf_device device, aicf_stream stream);
+    /* Ends that in any case, and makes a graph of what was kept. *graph is NULL or one that was
+       made before: with `change` that one is changed to launch what was kept, if it can be, and
+       else another is made, which *changed says; a launch that is under way goes on with what was.
+       On failure *graph is as it was. NULL `graph`: what was kept is thrown away. */
+    aicf_status (*end_graph)(
+        aicf_device device, aicf_stream stream, aicf_graph *graph, bool change, bool *changed,
+        int64_t *nodes);
+    /* Behind what is queued on the stream, and behind the graph's launches before. One thread at a
+       time calls it for one graph. */
+    aicf_status (*launch_graph)(aicf_device device, aicf_stream stream, aicf_graph graph);
+    /* Also while it runs: it then runs to its end. */
+    aicf_status (*destroy_graph)(aicf_device device, aicf_graph graph);
 } aicf_backend;
 
 #endif

@@ -86,8 +86,7 @@ refuse_moved(const core_state *core, const aicf_call *options, int i, int moved)
     return -1;
 }
 
-/* -1 with an exception where a tensor is not where it was. */
-static int
+int
 block_check(const block *b)
 {
     for (int i = 0; i < b->count; i++) {
@@ -331,13 +330,11 @@ block_launch_copy(const block *b)
     return status;
 }
 
-/* The stream of the launch waits for what frameworks other than the lead's have queued now. */
-static aicf_status
-block_join(const block *b)
+aicf_status
+block_join(const block *b, aicf_stream ours)
 {
     const aicf_call *call = b->call;
     const aicf_backend *backend = backend_of_call(call);
-    aicf_stream ours = call->stream_given ? call->stream : stream_current(b->lead, call->device);
     aicf_status status = aicf_ok();
     for (int i = 0; i < b->count && status.kind == AICF_OK; i++) {
         status = stream_join(&b->tensors[i]->t, b->lead, backend, call->device, ours);
@@ -355,7 +352,8 @@ block_launch(block *b)
         return -1;
     }
     if (b->joins) {
-        status = block_join(b);
+        status = block_join(
+            b, call->stream_given ? call->stream : stream_current(b->lead, call->device));
     }
     if (call->launch && status.kind == AICF_OK) {
         bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);

@@ -43,9 +43,18 @@ int block_prepare(block *b, frame *f);
 /* Launches a block that the caller holds: what a launch sets, it sets in a copy. May let other
    threads run. -1 with an exception. */
 int block_launch(block *b);
+/* -1 with an exception where a tensor is not where it was bound. */
+int block_check(const block *b);
+/* `ours`, the stream of a launch, waits for what frameworks other than the lead's have queued. */
+aicf_status block_join(const block *b, aicf_stream ours);
 /* For block_drop. Runs Python, but keeps a pending exception. */
 void block_free(block *b);
 int block_traverse(const block *b, visitproc visit, void *arg);
+
+/* copy.c: a copy as a block, its tensors checked. NULL with an exception. */
+block *copy_bind(PyObject *source, PyObject *out);
+/* Whether one side of it is the host's and the other a device's. */
+bool copy_crosses(const block *b);
 
 static inline void
 count_up(int64_t *references)

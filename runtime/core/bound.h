@@ -54,6 +54,9 @@ launch_held(block *b)
     return block_launch(b);
 }
 
+/* run.c: adds to the exception that is set which item of a list it is about. */
+void raise_item(const char *who, Py_ssize_t item, Py_ssize_t count, const char *rest);
+
 /* portrait.c: what people see of a call. */
 PyObject *bound_repr(PyObject *object);
 extern PyGetSetDef bound_attributes[];

@@ -1,7 +1,7 @@
 /* aicf_rt.copy: bytes from one tensor to another, on the host, on a device or between them. It is
    an op with a launcher of its own, the backend's `copy`: producers, streams and devices are dealt
    with as everywhere. */
-#include "core.h"
+#include "block.h"
 
 #include <aicf/backend/cpu.h>
 #include <aicf/backend/cuda.h>
@@ -80,14 +80,14 @@ static const aicf_op copy_op = {
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static int
-refuse(const frame *f, int i, const char *what)
+refuse(const core_state *core, int i, const char *what)
 {
     const char *name = params[i].name;
     PyObject *text = PyUnicode_FromFormat("copy: %s: %s", name, what);
     if (text) {
         PyObject *values[] = {PyUnicode_FromString("copy"), PyUnicode_FromString(name)};
         raise_with(
-            f->core->unsupported, PyUnicode_AsUTF8AndSize(text, NULL),
+            core->unsupported, PyUnicode_AsUTF8AndSize(text, NULL),
             (const char *const[]){"op", "arg", NULL}, values);
         Py_DECREF(text);
     }
@@ -95,16 +95,17 @@ refuse(const frame *f, int i, const char *what)
 }
 
 static int
-check_one(frame *f, int i)
+check_one(aicf_handle *handle, const aicf_call *call, const aicf_tensor *both, int i)
 {
-    const aicf_tensor *t = &f->t[i];
+    const aicf_tensor *t = &both[i];
     if (t->refused) {
-        raise_status(f->handle, f->call, f->t, aicf_unsupported(t->refused, i, 0));
+        raise_status(handle, call, both, aicf_unsupported(t->refused, i, 0));
         return -1;
     }
     if (!t->dense) {
         return refuse(
-            f, i, "it is not dense and row-major: an op of the table copies strided ones");
+            handle->core, i,
+            "it is not dense and row-major: an op of the table copies strided ones");
     }
     for (int type = 0; type < 2; type++) {
         for (const int32_t *served = backends[type].devices; *served; served++) {
@@ -113,24 +114,25 @@ check_one(frame *f, int i)
             }
         }
     }
-    return refuse(f, i, "it lies neither on the host nor on cuda");
+    return refuse(handle->core, i, "it lies neither on the host nor on cuda");
 }
 
 static int
-check(frame *f)
+check(aicf_handle *handle, const aicf_call *call, const aicf_tensor *both)
 {
-    const aicf_tensor *source = &f->t[SOURCE], *out = &f->t[OUT];
-    if (check_one(f, SOURCE) < 0 || check_one(f, OUT) < 0) {
+    const core_state *core = handle->core;
+    const aicf_tensor *source = &both[SOURCE], *out = &both[OUT];
+    if (check_one(handle, call, both, SOURCE) < 0 || check_one(handle, call, both, OUT) < 0) {
         return -1;
     }
-    const aicf_tensor *both[] = {source, out};
-    return out->read_only                ? refuse(f, OUT, "it is read-only")
-           : source->dtype != out->dtype ? refuse(f, OUT, "its dtype is not that of source")
-           : !aicf_tensors_same_shape(both, TENSORS)
-               ? refuse(f, OUT, "its shape is not that of source")
-           : aicf_tensors_overlap(out, source, true) ? refuse(f, OUT, "it overlaps source")
+    const aicf_tensor *pair[] = {source, out};
+    return out->read_only                ? refuse(core, OUT, "it is read-only")
+           : source->dtype != out->dtype ? refuse(core, OUT, "its dtype is not that of source")
+           : !aicf_tensors_same_shape(pair, TENSORS)
+               ? refuse(core, OUT, "its shape is not that of source")
+           : aicf_tensors_overlap(out, source, true) ? refuse(core, OUT, "it overlaps source")
            : on_device(source) && on_device(out) && !aicf_device_same(source->device, out->device)
-               ? refuse(f, OUT, "it is on another device than source")
+               ? refuse(core, OUT, "it is on another device than source")
                : 0;
 }
 
@@ -155,8 +157,8 @@ settle(const frame *f)
 static PyObject *
 copy_framed(frame *f)
 {
-    aicf_status status =
-        check(f) < 0 ? (aicf_status){.kind = AICF_INTERNAL} : copy_prepare(f->t, f->call);
+    aicf_status status = check(f->handle, f->call, f->t) < 0 ? (aicf_status){.kind = AICF_INTERNAL}
+                                                             : copy_prepare(f->t, f->call);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -197,4 +199,43 @@ tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs)
     }
     handle_close(handle);
     return done;
+}
+
+/* ---- a copy that is bound -------------------------------------------------------------------- */
+
+block *
+copy_bind(PyObject *source, PyObject *out)
+{
+    PyObject *objects[TENSORS] = {source, out};
+    aicf_handle *handle = handle_of_reader(&copy_op);
+    if (!handle) {
+        return NULL;
+    }
+    FRAME_ROOM(handle);
+    frame f;
+    block *b = NULL;
+    if (frame_begin(&f, handle, room, 0, FORM_TYPED, objects, TENSORS, NULL) == 0) {
+        b = block_create(&f);
+        if (b && block_prepare(b, &f) < 0) {
+            block_drop(b);
+            b = NULL;
+        }
+        frame_drop(&f);
+        frame_end(&f);
+    }
+    if (b) {
+        const aicf_tensor both[TENSORS] = {b->tensors[SOURCE]->t, b->tensors[OUT]->t};
+        if (check(handle, b->call, both) < 0) {
+            block_drop(b);
+            b = NULL;
+        }
+    }
+    handle_close(handle);
+    return b;
+}
+
+bool
+copy_crosses(const block *b)
+{
+    return on_device(&b->tensors[SOURCE]->t) != on_device(&b->tensors[OUT]->t);
 }

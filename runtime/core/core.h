@@ -61,6 +61,7 @@ typedef struct core_state {
     PyTypeObject *spec_type;
     PyTypeObject *stream_type;
     PyTypeObject *event_type;
+    PyTypeObject *graph_type;
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
@@ -275,6 +276,8 @@ int scalar_set(aicf_call *call, const aicf_attr *attr, PyObject *value);
    tensors. */
 void scalars_settle(frame *f);
 /* options.c: stream=, kernel=, dtype= */
+/* A stream as callers name one, of `who` in the texts of errors. -1 with an exception. */
+int stream_named(const core_state *core, const char *who, PyObject *value, aicf_stream *stream);
 int option_stream(frame *f, PyObject *value);
 int option_kernel(frame *f, PyObject *value);
 int option_dtype(frame *f, PyObject *value);
@@ -569,6 +572,9 @@ PyObject *
 form_bind(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *bound_run(PyObject *module, PyObject *calls);
 extern PyType_Spec bound_spec;
+/* graph.c */
+PyObject *graph_capture(PyObject *module, PyObject *args, PyObject *kwargs);
+extern PyType_Spec graph_spec;
 
 extern PyType_Spec tensor_spec;
 PyObject *tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -577,6 +583,12 @@ PyObject *tensor_view(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs);
 /* work.c */
 extern PyType_Spec stream_spec, event_spec;
+/* A stream that nobody else has until it is given back. Need no GIL. */
+aicf_status stream_take(const aicf_backend *backend, aicf_device device, aicf_stream *stream);
+void stream_give(aicf_device device, aicf_stream stream);
+/* -1 with an exception of `who`, where the status is none of success. */
+int raise_unless(
+    const char *who, const core_state *core, const aicf_backend *backend, aicf_status status);
 PyObject *work_synchronize(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_new(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,

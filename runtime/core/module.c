@@ -139,6 +139,7 @@ module_exec(PyObject *module)
         add_type(module, &spec_spec, &state->spec_type) < 0 ||
         add_type(module, &stream_spec, &state->stream_type) < 0 ||
         add_type(module, &event_spec, &state->event_type) < 0 ||
+        add_type(module, &graph_spec, &state->graph_type) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
         return -1;
     }
@@ -176,6 +177,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT((PyObject *)state->spec_type);
     Py_VISIT((PyObject *)state->stream_type);
     Py_VISIT((PyObject *)state->event_type);
+    Py_VISIT((PyObject *)state->graph_type);
     return sources_traverse(state, visit, arg);
 }
 
@@ -204,6 +206,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->spec_type);
     Py_CLEAR(state->stream_type);
     Py_CLEAR(state->event_type);
+    Py_CLEAR(state->graph_type);
     return 0;
 }
 
@@ -229,6 +232,13 @@ static PyMethodDef methods[] = {
      "begins. The first that fails raises, with its\nindex as `item`; those before it were "
      "launched, "
      "those after it were not."},
+    {"capture", (PyCFunction)(void (*)(void))graph_capture, METH_VARARGS | METH_KEYWORDS,
+     "capture($module, calls, /)\n--\n\n"
+     "A Graph of what run(calls) would launch; nothing runs. An item may be a pair of tensors of "
+     "the "
+     "device as well: a\ncopy of the first to the second. All of it is on one device, whose "
+     "backend "
+     "has graphs."},
     {"empty", (PyCFunction)(void (*)(void))tensor_empty, METH_VARARGS | METH_KEYWORDS,
      "empty($module, shape, dtype, device='cpu', *, stream=None)\n--\n\n"
      "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "

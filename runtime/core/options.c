@@ -8,27 +8,30 @@
 
 /* A handle as CUDA counts them: 0 is the legacy default stream, which producers know as 1. */
 static int
-stream_of_int(frame *f, PyObject *value)
+stream_of_int(const char *who, PyObject *value, aicf_stream *stream)
 {
     if (PyBool_Check(value) || !PyLong_Check(value)) {
-        return raise_misuse(
-            f->op, "stream", "takes an int or an object with __cuda_stream__, not %R", value);
+        PyErr_Format(
+            PyExc_TypeError, "%s: stream takes an int or an object with __cuda_stream__, not %R",
+            who, value);
+        return -1;
     }
     uint64_t handle = PyLong_AsUnsignedLongLong(value);
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        return raise_misuse(
-            f->op, "stream",
-            "cannot be %R: it is a handle, 1 the default and 2 the per-thread stream", value);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: stream cannot be %R: it is a handle, 1 the default and 2 the per-thread stream",
+            who, value);
+        return -1;
     }
-    f->call->stream = (aicf_stream)(uintptr_t)(handle ? handle : 1);
-    f->call->stream_given = true;
+    *stream = (aicf_stream)(uintptr_t)(handle ? handle : 1);
     return 0;
 }
 
 /* The protocol: a tuple (version, handle). */
 static PyObject *
-handle_of_object(frame *f, PyObject *method)
+handle_of_object(const char *who, PyObject *method)
 {
     PyObject *pair = PyObject_CallNoArgs(method);
     if (!pair) {
@@ -40,7 +43,9 @@ handle_of_object(frame *f, PyObject *method)
         handle = Py_NewRef(PyTuple_GetItem(pair, 1));
     } else {
         PyErr_Clear();
-        raise_misuse(f->op, "stream", "answers __cuda_stream__ with %R, not (0, handle)", pair);
+        PyErr_Format(
+            PyExc_TypeError, "%s: stream answers __cuda_stream__ with %R, not (0, handle)", who,
+            pair);
     }
     Py_DECREF(pair);
     return handle;
@@ -62,29 +67,36 @@ handle_of_attribute(PyObject *value)
 }
 
 int
-option_stream(frame *f, PyObject *value)
+stream_named(const core_state *core, const char *who, PyObject *value, aicf_stream *stream)
 {
-    if (value == Py_None) {
-        f->call->stream = NULL;
-        f->call->stream_given = false;
-        return 0;
-    }
     if (PyLong_Check(value)) {
-        return stream_of_int(f, value);
+        return stream_of_int(who, value, stream);
     }
-    PyObject *method = PyObject_GetAttr(value, f->core->names[NAME___cuda_stream__]);
+    PyObject *method = PyObject_GetAttr(value, core->names[NAME___cuda_stream__]);
     if (!method && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
         return -1;
     }
     PyErr_Clear();
-    PyObject *handle = method ? handle_of_object(f, method) : handle_of_attribute(value);
+    PyObject *handle = method ? handle_of_object(who, method) : handle_of_attribute(value);
     Py_XDECREF(method);
     if (!handle && PyErr_Occurred()) {
         return -1;
     }
-    int done = stream_of_int(f, handle ? handle : value);
+    int done = stream_of_int(who, handle ? handle : value, stream);
     Py_XDECREF(handle);
     return done;
+}
+
+int
+option_stream(frame *f, PyObject *value)
+{
+    f->call->stream = NULL;
+    f->call->stream_given = false;
+    if (value == Py_None) {
+        return 0;
+    }
+    f->call->stream_given = true;
+    return stream_named(f->core, f->op->name, value, &f->call->stream);
 }
 
 /* ---- kernel= --------------------------------------------------------------------------------- */

@@ -80,9 +80,8 @@ batch_drop(batch *all)
     }
 }
 
-/* Adds to the exception that is set which item it is about. */
-static void
-tell_item(Py_ssize_t item, Py_ssize_t count)
+void
+raise_item(const char *who, Py_ssize_t item, Py_ssize_t count, const char *rest)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -90,9 +89,8 @@ tell_item(Py_ssize_t item, Py_ssize_t count)
     PyObject *words = PyObject_Str(value);
     PyObject *args = words ? PyTuple_New(1) : NULL;
     PyObject *text = args ? PyUnicode_FromFormat(
-                                "%U%srun() stopped at item %zd of %zd: those before it were "
-                                "launched, it and those after it were not",
-                                words, PyUnicode_GetLength(words) ? "; " : "", item, count)
+                                "%U%s%s() stopped at item %zd of %zd: %s", words,
+                                PyUnicode_GetLength(words) ? "; " : "", who, item, count, rest)
                           : NULL;
     PyObject *number = PyLong_FromSsize_t(item);
     if (text && number && PyTuple_SetItem(args, 0, Py_NewRef(text)) == 0 &&
@@ -203,7 +201,9 @@ batch_launch(const batch *all)
     for (Py_ssize_t i = 0; i < all->count && done == 0; i++) {
         if ((i && take_turn(all, &s, i) < 0) || launch_next(&s, all->blocks[i]) < 0) {
             series_end(&s);
-            tell_item(i, all->count);
+            raise_item(
+                "run", i, all->count,
+                "those before it were launched, it and those after it were not");
             done = -1;
         }
     }

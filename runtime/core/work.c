@@ -31,8 +31,7 @@ backend_for(const char *who, aicf_device device)
     return backend;
 }
 
-/* -1 with an exception, where the status is none of success. */
-static int
+int
 raise_unless(
     const char *who, const core_state *core, const aicf_backend *backend, aicf_status status)
 {
@@ -161,6 +160,19 @@ idle_put(aicf_device device, aicf_stream stream)
     *one = (idle){idle_streams, device, stream};
     idle_streams = one;
     pthread_mutex_unlock(&idle_lock);
+}
+
+aicf_status
+stream_take(const aicf_backend *backend, aicf_device device, aicf_stream *stream)
+{
+    *stream = idle_take(device);
+    return *stream ? aicf_ok() : backend->create_stream(device, stream);
+}
+
+void
+stream_give(aicf_device device, aicf_stream stream)
+{
+    idle_put(device, stream);
 }
 
 static PyObject *

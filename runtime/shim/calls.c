@@ -1,8 +1,11 @@
 /* The calls of the CUDA runtime about devices, errors, memory, streams and events. */
 #include "shim.h"
 
+#include "graphs.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cuda_runtime_api.h>
@@ -27,7 +30,9 @@ static cudaError_t
 enter_uncaptured(const char *call)
 {
     cudaError_t error = enter_driver(call);
-    return error ? error : shim_now().capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+    return error                  ? error
+           : shim_now().capturing ? cudaErrorStreamCaptureUnsupported
+                                  : (cudaError_t)shim_forbidden();
 }
 
 static uintptr_t
@@ -216,17 +221,30 @@ copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
     }
 }
 
+#define COPY "to=%p from=%p bytes=%zu kind=%d"
+
+static cudaError_t
+keep_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    char details[200];
+    snprintf(details, sizeof details, COPY, to, from, bytes, (int)kind);
+    int error = shim_keep(stream, NULL, to, from, bytes, "cudaMemcpyAsync", details);
+    return (cudaError_t)shim_leave(
+        error, "capture:cudaMemcpyAsync", "%s stream=%p", details, (void *)stream);
+}
+
 cudaError_t
 cudaMemcpyAsync(
     void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     cudaError_t error = enter_driver(__func__);
+    if (!error && shim_capturing(stream)) {
+        return keep_copy(to, from, bytes, kind, stream);
+    }
     if (!error) {
         copy(to, from, bytes, kind);
     }
-    return LEAVE(
-        error, "to=%p from=%p bytes=%zu kind=%d stream=%p", to, from, bytes, (int)kind,
-        (void *)stream);
+    return LEAVE(error, COPY " stream=%p", to, from, bytes, (int)kind, (void *)stream);
 }
 
 cudaError_t
@@ -325,7 +343,8 @@ cudaError_t
 cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
     cudaError_t error = enter_driver(__func__);
-    *status = shim_now().capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = shim_now().capturing || shim_capturing(stream) ? cudaStreamCaptureStatusActive
+                                                             : cudaStreamCaptureStatusNone;
     return LEAVE(error, "stream=%p", (void *)stream);
 }
 

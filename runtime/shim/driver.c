@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "graphs.h"
 #include "kernels.h"
 
 #define NOTE(error, name) ((CUresult)shim_note(error, name, "%s", ""))
@@ -158,6 +159,7 @@ static const struct {
     CALL("cuCtxPopCurrent", pop),
     CALL("cuCtxGetDevice", current),
     CALL("cuLaunchKernel", shim_launch),
+    CALL("cuGraphLaunch", shim_launch_graph),
     CALL("cuCtxGetId", context_id),
     CALL("cuKernelGetFunction", shim_function),
     CALL("cuLaunchKernelEx", shim_launch_with),

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "graphs.h"
 #include "shim.h"
 
 /* What nvcc's stubs call; no header of the toolkit that C can read has them. */
@@ -195,6 +196,19 @@ check(const kernel *k, configuration c)
     name_of(k), (c).grid.x, (c).grid.y, (c).grid.z, (c).block.x, (c).block.y, (c).block.z, \
         (c).shared, (void *)(c).stream
 
+/* A launch on a stream that is captured is recorded by another name: one of the graph will be as
+   any launch. */
+static int
+keep(const char *call, const kernel *k, configuration c, bool driver)
+{
+    char kept[64], details[400];
+    snprintf(details, sizeof details, LAUNCH, LAUNCH_VALUES(k, c));
+    snprintf(kept, sizeof kept, "capture:%s", call);
+    int error = shim_keep(c.stream, k, NULL, NULL, 0, call, details);
+    return driver ? shim_note(error, kept, "%s by=driver", details)
+                  : shim_leave(error, kept, "%s", details);
+}
+
 static cudaError_t
 launch(const char *call, const void *function, configuration c)
 {
@@ -203,6 +217,9 @@ launch(const char *call, const void *function, configuration c)
     error = error ? error : (int)check(k, c);
     if (!error) {
         shim_bind();
+    }
+    if (!error && shim_capturing(c.stream)) {
+        return (cudaError_t)keep(call, k, c, false);
     }
     return (cudaError_t)shim_leave(error, call, LAUNCH, LAUNCH_VALUES(k, c));
 }
@@ -273,6 +290,9 @@ shim_launch(
             : !shim_bound()                  ? (int)CUDA_ERROR_INVALID_CONTEXT
             : shim_waits("cudaLaunchKernel") ? (int)CUDA_ERROR_UNKNOWN
                                              : (int)check(k, c);
+    if (!error && shim_capturing(c.stream)) {
+        return (CUresult)keep("cudaLaunchKernel", k, c, true);
+    }
     return (CUresult)shim_note(
         error, error ? "cuLaunchKernel" : "cudaLaunchKernel", LAUNCH " by=driver as=%s",
         LAUNCH_VALUES(k, c), by);

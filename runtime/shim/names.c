@@ -34,6 +34,12 @@ static const struct {
     NAMED(cudaErrorSystemDriverMismatch, "system has unsupported display driver / cuda driver"),
     NAMED(cudaErrorCompatNotSupportedOnDevice, "forward compatibility was attempted"),
     NAMED(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    NAMED(
+        cudaErrorStreamCaptureInvalidated,
+        "operation failed due to a previous error during capture"),
+    NAMED(cudaErrorStreamCaptureWrongThread, "a capture is ended by the thread that began it"),
+    NAMED(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    NAMED(cudaErrorGraphExecUpdateFailure, "the graph update was not performed"),
     NAMED(cudaErrorUnknown, "unknown error"),
 };
 

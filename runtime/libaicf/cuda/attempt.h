@@ -30,6 +30,14 @@ aicf_status cuda_record_event(aicf_device device, aicf_stream stream, aicf_event
 aicf_status cuda_elapsed(aicf_device device, aicf_event from, aicf_event to, double *seconds);
 aicf_status cuda_destroy_event(aicf_device device, aicf_event event);
 
+/* graph.c */
+aicf_status cuda_begin_graph(aicf_device device, aicf_stream stream);
+aicf_status cuda_end_graph(
+    aicf_device device, aicf_stream stream, aicf_graph *graph, bool change, bool *changed,
+    int64_t *nodes);
+aicf_status cuda_launch_graph(aicf_device device, aicf_stream stream, aicf_graph graph);
+aicf_status cuda_destroy_graph(aicf_device device, aicf_graph graph);
+
 #pragma GCC visibility pop
 
 #endif

@@ -313,4 +313,8 @@ const aicf_backend aicf_backend_cuda = {
     .record_event = cuda_record_event,
     .elapsed = cuda_elapsed,
     .destroy_event = cuda_destroy_event,
+    .begin_graph = cuda_begin_graph,
+    .end_graph = cuda_end_graph,
+    .launch_graph = cuda_launch_graph,
+    .destroy_graph = cuda_destroy_graph,
 };

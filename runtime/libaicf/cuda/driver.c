@@ -40,7 +40,8 @@ find_all(driver *d)
            find("cuDevicePrimaryCtxRelease", &d->release) && find("cuCtxPushCurrent", &d->push) &&
            find("cuCtxPopCurrent", &d->pop) && find("cuCtxGetDevice", &d->current) &&
            find("cuCtxGetId", &d->id) && find("cuKernelGetFunction", &d->function) &&
-           find("cuLaunchKernel", &d->launch) && find("cuLaunchKernelEx", &d->launch_with);
+           find("cuLaunchKernel", &d->launch) && find("cuLaunchKernelEx", &d->launch_with) &&
+           find("cuGraphLaunch", &d->launch_graph);
 }
 
 static void

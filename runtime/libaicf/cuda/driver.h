@@ -20,6 +20,7 @@ typedef struct driver {
     CUresult (*launch_with)(
         const CUlaunchConfig *config, CUfunction function, void **args, void **extra);
     CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
+    CUresult (*launch_graph)(CUgraphExec graph, CUstream stream);
     CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
     CUresult (*get_device)(CUdevice *device, int ordinal);
     CUresult (*get_state)(CUdevice device, unsigned *flags, int *active);

@@ -13,7 +13,7 @@ class Unsupported(TypeError, ValueError):
     arg: str | None
     """The argument that it is about, None where it is about several."""
     item: int | None
-    """Of `run`: the index of the call that was not launched."""
+    """Of `run` and `capture`: the index of the call that was refused."""
 
 class CudaError(RuntimeError):
     """A backend failed, or is not there."""
@@ -26,7 +26,7 @@ class CudaError(RuntimeError):
     name: str | None
     """The backend's own name of the error."""
     item: int | None
-    """Of `run`: the index of the call that failed."""
+    """Of `run` and `capture`: the index of the call that failed."""
 
 class CudaLost(CudaError):
     """A kernel, maybe an earlier one, has broken this process's CUDA: every later call fails, until
@@ -122,6 +122,39 @@ class Call:
 def run(calls: list[Call] | tuple[Call, ...], /) -> None:
     """Launches calls one after another, each as it is when this begins. The first that fails
     raises, with its index as `item`; those before it were launched, those after it were not."""
+
+@final
+class Graph:
+    """What bound calls would launch, as one launch. It keeps its calls and their memory alive, and
+    is their stream's: its launches follow each other on whatever streams they are."""
+
+    @property
+    def nodes(self) -> int:
+        """How many launches and copies it has."""
+    @property
+    def calls(self) -> tuple[Call | tuple[Any, Any], ...]:
+        """What was captured, as it was given."""
+    @property
+    def device(self) -> str | None:
+        """As "cuda:0"; None where there is nothing to launch."""
+    def __call__(self, stream: Any = None) -> None:
+        """As `launch`."""
+    def launch(self, stream: Any = None) -> None:
+        """Queues all of it on the stream. Without one: on the stream that the calls name, or on the
+        current one of their tensors' framework. Raises CudaError if that fails, Unsupported where
+        a tensor was resized since."""
+    def update(
+        self, calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...], /
+    ) -> Literal["updated", "instantiated"]:
+        """Puts other calls of the same device in the place of its own. "updated": the graph was
+        changed; "instantiated": it was made anew, which takes longer. Raises as `capture` does, and
+        the graph is then as it was."""
+
+def capture(calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...], /) -> Graph:
+    """A graph of what `run` would launch, each call as it is when this begins; nothing runs. A pair
+    (source, out) of tensors of the device is a copy. Raises Unsupported where calls cannot be in
+    one graph, or their backend has none; CudaError where it fails, with the call's index as `item`
+    if one was refused. Nothing was launched then."""
 
 def empty(
     shape: SupportsIndex | Sequence[SupportsIndex],
