@@ -55,6 +55,8 @@ int block_traverse(const block *b, visitproc visit, void *arg);
 block *copy_bind(PyObject *source, PyObject *out);
 /* Whether one side of it is the host's and the other a device's. */
 bool copy_crosses(const block *b);
+/* Whether it goes from the host's memory to a device's. */
+bool copy_goes_up(const block *b);
 
 static inline void
 count_up(int64_t *references)

@@ -239,3 +239,9 @@ copy_crosses(const block *b)
 {
     return on_device(&b->tensors[SOURCE]->t) != on_device(&b->tensors[OUT]->t);
 }
+
+bool
+copy_goes_up(const block *b)
+{
+    return !on_device(&b->tensors[SOURCE]->t) && on_device(&b->tensors[OUT]->t);
+}

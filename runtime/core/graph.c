@@ -1,5 +1,6 @@
 /* aicf_rt.Graph: what bound calls would launch, as one launch. The lock is of all that a launch
    and an update change; nobody runs Python or waits for the GIL while it is held. */
+#include "feed.h"
 #include "parse.h"
 #include "recording.h"
 
@@ -33,6 +34,7 @@ typedef struct graph_object {
     aicf_graph graph;    /* NULL: there is nothing to launch */
     int64_t nodes;
     workspace room;
+    feed fed;
     bool launched;              /* since it was made: the first launch may take long */
     aicf_stream last;           /* where it was launched last, NULL: nowhere yet */
     PyObject *last_of;          /* who keeps that stream, or NULL */
@@ -206,10 +208,10 @@ graph_settle(graph_object *self, const attempt *a)
 PyObject *
 graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"", NULL};
+    static char *names[] = {"", "feed", NULL};
     core_state *core = PyModule_GetState(module);
-    PyObject *calls;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:capture", names, &calls)) {
+    PyObject *calls, *pair = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:capture", names, &calls, &pair)) {
         return NULL;
     }
     recording *r = recording_create(core, calls);
@@ -219,6 +221,9 @@ graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
     }
     attempt a = {.recorded = r, .item = -1};
     int stays = recording_check(r);
+    if (stays == 0 && pair != Py_None) {
+        stays = feed_init(&self->fed, core, r->backend, r->device, pair);
+    }
     if (stays == 0) {
         Py_BEGIN_ALLOW_THREADS;
         attempt_run(&a, &self->room);
@@ -274,11 +279,15 @@ launch_locked(
         status = backend->wait(device, stream, self->last);
     }
     if (status.kind == AICF_OK) {
-        status = backend->launch_graph(device, stream, self->graph);
+        self->last = stream;
+        status = self->fed.pair ? feed_queue(&self->fed, backend, device, stream) : status;
     }
     if (status.kind == AICF_OK) {
-        self->last = stream;
-        self->launched = true;
+        status = backend->launch_graph(device, stream, self->graph);
+        self->launched |= status.kind == AICF_OK;
+    }
+    if (status.kind == AICF_OK && self->fed.pair) {
+        status = feed_mark(&self->fed, backend, device, stream);
     }
     return status;
 }
@@ -288,7 +297,7 @@ launch_now(graph_object *self, const recording *r, aicf_stream stream)
 {
     aicf_status status;
     lock_take(self);
-    if (self->launched) {
+    if (self->launched && !feed_waits(&self->fed)) {
         status = launch_locked(self, r->backend, r->device, stream);
     } else {
         Py_BEGIN_ALLOW_THREADS;
@@ -328,6 +337,10 @@ launch_recorded(graph_object *self, const recording *r, PyObject *value)
         return 0;
     }
     if ((r->asks || !recording_stays(r)) && recording_check(r) < 0) {
+        return -1;
+    }
+    const block *fed = self->fed.copy;
+    if (fed && (fed->asks || !block_stays(fed)) && block_check(fed) < 0) {
         return -1;
     }
     stream = stream ? stream : default_stream(r);
@@ -508,6 +521,14 @@ graph_calls(PyObject *object, void *closure)
 }
 
 static PyObject *
+graph_feed(PyObject *object, void *closure)
+{
+    PyObject *pair = ((graph_object *)object)->fed.pair;
+    (void)closure;
+    return Py_NewRef(pair ? pair : Py_None);
+}
+
+static PyObject *
 graph_device(PyObject *object, void *closure)
 {
     recording *r = graph_hold((graph_object *)object);
@@ -543,12 +564,17 @@ graph_traverse(PyObject *object, visitproc visit, void *arg)
     const recording *r = self->recorded;
     Py_VISIT((PyObject *)Py_TYPE(object));
     Py_VISIT(self->last_of);
+    Py_VISIT(self->fed.pair);
+    int stop = self->fed.copy ? block_traverse(self->fed.copy, visit, arg) : 0;
+    if (stop) {
+        return stop;
+    }
     if (!r || r->references > 1) {
         return 0;
     }
     Py_VISIT(r->calls);
     for (Py_ssize_t i = 0; i < r->count; i++) {
-        int stop = block_traverse(r->blocks[i], visit, arg);
+        stop = block_traverse(r->blocks[i], visit, arg);
         if (stop) {
             return stop;
         }
@@ -569,6 +595,7 @@ graph_clear(PyObject *object)
     }
     if (r) {
         room_drop(self, r, &self->room);
+        feed_finish(&self->fed, r->backend, self->last);
     }
     self->graph = NULL;
     self->room = (workspace){NULL, 0};
@@ -609,6 +636,8 @@ static PyMethodDef graph_methods[] = {
 static PyGetSetDef graph_attributes[] = {
     {"nodes", graph_nodes, NULL, "How many launches and copies it has.", NULL},
     {"calls", graph_calls, NULL, "What was captured, as it was given.", NULL},
+    {"feed", graph_feed, NULL, "The pair (host, out) that is copied before each launch, or None.",
+     NULL},
     {"device", graph_device, NULL, "As 'cuda:0'; None where there is nothing to launch.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

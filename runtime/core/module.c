@@ -233,12 +233,11 @@ static PyMethodDef methods[] = {
      "launched, "
      "those after it were not."},
     {"capture", (PyCFunction)(void (*)(void))graph_capture, METH_VARARGS | METH_KEYWORDS,
-     "capture($module, calls, /)\n--\n\n"
-     "A Graph of what run(calls) would launch; nothing runs. An item may be a pair of tensors of "
-     "the "
-     "device as well: a\ncopy of the first to the second. All of it is on one device, whose "
-     "backend "
-     "has graphs."},
+     "capture($module, calls, /, *, feed=None)\n--\n\n"
+     "A Graph of what run(calls) would launch; nothing runs. An item may be a pair of tensors too: "
+     "a "
+     "copy on the device.\nAll of it is on one device, whose backend has graphs. `feed` is a pair "
+     "(host, out): each launch copies the host's\nbytes of that moment to `out` first."},
     {"empty", (PyCFunction)(void (*)(void))tensor_empty, METH_VARARGS | METH_KEYWORDS,
      "empty($module, shape, dtype, device='cpu', *, stream=None)\n--\n\n"
      "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* The calls of the CUDA runtime about devices, errors, memory, streams and events. */
 #include "shim.h"
 
@@ -7,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cuda_runtime_api.h>
 
@@ -208,14 +211,31 @@ cudaFreeHost(void *memory)
     return LEAVE(give(memory, enter_uncaptured(__func__)), "memory=%p", memory);
 }
 
-/* Claimed addresses are not touched: only what was allocated here is device memory. */
+/* Whether the page of an address is there: the system's own answer. */
+static bool
+is_mapped(const void *memory)
+{
+    unsigned char resident;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return mincore((void *)((uintptr_t)memory / page * page), 1, &resident) == 0;
+}
+
+/* Claimed addresses are not touched: only what was allocated here is device memory, and where the
+   caller does not say what is the host's, what is there is. */
+static bool
+is_there(const void *memory, size_t bytes, bool host, enum cudaMemcpyKind kind)
+{
+    bool asks = kind == cudaMemcpyDefault && bytes;
+    return host || shim_owns(memory, bytes) ||
+           (asks && is_mapped(memory) && is_mapped((const char *)memory + bytes - 1));
+}
+
 static void
 copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    bool in =
-        kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice || shim_owns(from, bytes);
-    bool out =
-        kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost || shim_owns(to, bytes);
+    bool both = kind == cudaMemcpyHostToHost;
+    bool in = is_there(from, bytes, both || kind == cudaMemcpyHostToDevice, kind);
+    bool out = is_there(to, bytes, both || kind == cudaMemcpyDeviceToHost, kind);
     if (in && out && bytes) {
         memmove(to, from, bytes);
     }

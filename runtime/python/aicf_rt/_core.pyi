@@ -135,6 +135,9 @@ class Graph:
     def calls(self) -> tuple[Call | tuple[Any, Any], ...]:
         """What was captured, as it was given."""
     @property
+    def feed(self) -> tuple[Any, Any] | None:
+        """The pair (host, out) that each launch copies first."""
+    @property
     def device(self) -> str | None:
         """As "cuda:0"; None where there is nothing to launch."""
     def __call__(self, stream: Any = None) -> None:
@@ -150,9 +153,16 @@ class Graph:
         changed; "instantiated": it was made anew, which takes longer. Raises as `capture` does, and
         the graph is then as it was."""
 
-def capture(calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...], /) -> Graph:
+def capture(
+    calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...],
+    /,
+    *,
+    feed: tuple[Any, Any] | None = None,
+) -> Graph:
     """A graph of what `run` would launch, each call as it is when this begins; nothing runs. A pair
-    (source, out) of tensors of the device is a copy. Raises Unsupported where calls cannot be in
+    (source, out) of tensors of the device is a copy. `feed` is a pair (host, out) of at most 64
+    KiB: each launch copies the bytes that the host's tensor then has to `out` first, and what is
+    written there later is of later launches. Raises Unsupported where calls cannot be in
     one graph, or their backend has none; CudaError where it fails, with the call's index as `item`
     if one was refused. Nothing was launched then."""
 
