@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .base import AicfBackend
+from .base import AicfBackend, NoGraphs
 from .dispatcher import Dispatcher, UnknownBackend
 
-__all__ = ["AicfBackend", "Dispatcher", "UnknownBackend", "backends"]
+__all__ = ["AicfBackend", "Dispatcher", "NoGraphs", "UnknownBackend", "backends"]
 
 backends = Dispatcher()

@@ -19,6 +19,13 @@ from .device import Device
 from .report import Report, caller
 from .tensors import dtype_of
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class NoGraphs(NotImplementedError):
+    """A backend captures nothing, or not this; says why."""
+
 
 class AicfBackend:
     """The ops of a table on one kind of device.
@@ -123,6 +130,16 @@ class AicfBackend:
             with nvtx.range(names[i] if names else f"{call.op} {call.kernel} {line}"):
                 call()
 
+    def capture(
+        self, work: Sequence[Any], feed: tuple[np.ndarray[Any, Any], Any] | None = None
+    ) -> Any:
+        """Prepared calls, and copies as (source, out), as one graph: `launch()` does all of it in
+        their order, with the tensors and numbers that they have now; `update(work)` makes it that
+        of the calls as they are then, and says how; `nodes` counts them. Nothing runs meanwhile.
+        `feed`: an array on the host and a tensor; each launch first copies to the tensor what the
+        array then holds, which may be overwritten at once. Raises NoGraphs, or why not this."""
+        raise NoGraphs(f"{self.name} has no graphs")
+
     # ---- memory --------------------------------------------------------------------------------
 
     # A backend that is given all its tensors needs none of these; one that is asked for what it has
@@ -154,6 +171,13 @@ class AicfBackend:
 
         start = offset * BYTES[dtype_of(tensor)]
         return view(tensor, tuple(shape), strides=tuple(strides), offset=start)
+
+    def numbers(self, dtypes: Sequence[str]) -> tuple[Any, list[Any]]:
+        """A tensor of bytes, eight for each dtype, and a tensor of one element in each eight."""
+        from aicf_rt import view
+
+        whole = self.empty((8 * len(dtypes),), "u8")
+        return whole, [view(whole, (), dtype=d, offset=8 * i) for i, d in enumerate(dtypes)]
 
     # ---- the device ----------------------------------------------------------------------------
 

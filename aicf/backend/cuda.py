@@ -54,6 +54,13 @@ class CudaBackend(AicfBackend):
             return {**options, "stream": self._stream}
         return options
 
+    def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> Any:
+        import aicf_rt
+
+        if not hasattr(aicf_rt, "capture"):
+            return super().capture(work, feed)
+        return aicf_rt.capture(list(work), feed=feed)
+
     # ---- memory --------------------------------------------------------------------------------
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:

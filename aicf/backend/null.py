@@ -13,6 +13,7 @@ from aicf.table import Row
 
 from . import nvtx
 from .base import AicfBackend
+from .recorded import Launch, NullGraph
 from .report import caller
 from .tensors import dtype_of
 
@@ -32,16 +33,6 @@ class NullTensor:
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What a call would have launched, and the line of the program that called."""
-
-    op: str
-    kernel: str
-    shapes: tuple[Any, ...]  # of the tensors, in the row's order; None of absent ones
-    line: str
-
-
 class NullCall:
     """A prepared call: recorded when it is called."""
 
@@ -56,7 +47,7 @@ class NullCall:
 
     @property
     def kernel(self) -> str:
-        return self._launch.kernel
+        return self.launch.kernel
 
     @property
     def tensors(self) -> dict[str, Any]:
@@ -69,11 +60,11 @@ class NullCall:
         args = [changed.get(p.name) for p in self._row.tensors]
         names = {p.name for p in self._row.tensors}
         options = {k: v for k, v in changed.items() if k not in names and v is not None}
-        _, self._launch = self._backend.checked(self._row, args, options)
+        _, self.launch = self._backend.checked(self._row, args, options)
         self._arguments = changed
 
     def __call__(self) -> None:
-        self._backend.launches.append(self._launch)
+        self._backend.launches.append(self.launch)
 
 
 class NullBackend(AicfBackend):
@@ -85,6 +76,7 @@ class NullBackend(AicfBackend):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.launches: list[Launch] = []
+        self.graphs: list[NullGraph] = []  # that were captured
 
     def launch(self, row: Row, args: Sequence[Any], options: dict[str, Any]) -> Any:
         """The outs, by the row's checks and shapes alone."""
@@ -134,6 +126,10 @@ class NullBackend(AicfBackend):
         for call in calls:
             call()
 
+    def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> NullGraph:
+        self.graphs.append(NullGraph(self.launches, work))
+        return self.graphs[-1]
+
     # ---- memory --------------------------------------------------------------------------------
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
@@ -152,6 +148,10 @@ class NullBackend(AicfBackend):
 
     def fill_bytes(self, tensor: Any, byte: int) -> None:
         """Nothing has values."""
+
+    def numbers(self, dtypes: Sequence[str]) -> tuple[Any, list[Any]]:
+        """Eight bytes each, of which none shows another."""
+        return self.empty((8 * len(dtypes),), "u8"), [self.empty((), d) for d in dtypes]
 
     def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         return NullTensor(tuple(shape), tensor.dtype, tuple(strides))

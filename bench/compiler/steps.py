@@ -1,7 +1,8 @@
-"""One step of each network, as it is timed: ours replayed and op by op, torch's eager."""
+"""One step of each network, as it is timed: ours captured, replayed and op by op, torch's eager."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +67,20 @@ class Scene:
         return made
 
     def ours(self, mode: str, selector: Any = None) -> tuple[Any, Step]:
-        """The executor, and a step that is the same at each call but for its count."""
+        """The executor, and a step. Of a captured one rate and count are others at each call."""
         run = self.executor(mode, selector)
         x, y = self.given
         if self.what == "inference":
             return run, lambda: run(x)
-        return run, lambda: run(x, y, lr=RATE, step=10)
+        if mode != "graph":
+            return run, lambda: run(x, y, lr=RATE, step=10)
+        count = itertools.count(1)
+
+        def step() -> Any:
+            i = next(count)
+            return run(x, y, lr=RATE / i, step=i)
+
+        return run, step
 
     # ---- torch's -------------------------------------------------------------------------------
 

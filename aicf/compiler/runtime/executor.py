@@ -1,4 +1,5 @@
-"""ExecutorV2: a graph run op by op, or replayed as calls that were prepared, with the same bits.
+"""ExecutorV2: a graph run op by op, replayed as calls that were prepared, or captured by the
+backend, with the same bits.
 
     step = ExecutorV2(graph, backend, params={"w": w, "b": b})
     loss = step(x, y, lr=0.1)
@@ -10,13 +11,14 @@ are kept. Threads that call one executor wait for each other.
 
 from __future__ import annotations
 
-import operator
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from aicf.backend.base import AicfBackend, NoGraphs
 from aicf.compiler.ir import types
 from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import Location
@@ -24,14 +26,28 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.ir.types import ScalarType, TensorType
 from aicf.compiler.runtime import memory
+from aicf.compiler.runtime.bound import Bound, Runner
+from aicf.compiler.runtime.eager import Eager
+from aicf.compiler.runtime.graph_capture import Captured, Inputs
+from aicf.compiler.runtime.outputs import copied
 from aicf.compiler.runtime.program import Choose, Program, Step
-from aicf.table import Row
+from aicf.compiler.runtime.replay import Replay
+from aicf.compiler.runtime.scalars import Scalars, stand_in
 
 if TYPE_CHECKING:
     from aicf.compiler.kernels.selector import Selector
 
-Mode = Literal["eager", "replay"]
-Outputs = Literal["fresh", "reused"]
+Mode = Literal["eager", "replay", "graph"]
+OutputsAre = Literal["fresh", "reused"]
+_WORDS = {
+    "mode": ("eager", "replay", "graph"),
+    "outputs": ("fresh", "reused"),
+    "inputs": ("auto", "copy", "repoint"),
+}
+
+
+_REASONS = 64  # that are kept
+_REFUSALS = 8  # of captures, after which none is tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +64,43 @@ class ExecutorV2:
     """Runs one graph on one backend.
 
     `mode`: "eager" calls op by op and lets memory go after its last use; "replay" prepares the
-    calls at the first run of a shape and then only launches. `outputs`: "fresh" gives new tensors
-    at each run; with "reused" the next run of that shape overwrites what the last one gave.
-    `selector` chooses the kernel of each node; without one it is the first of the row that fits."""
+    calls at the first run of a shape and then only launches; "graph" has the backend capture them
+    and launches them all at once, or replays them where it cannot: `reasons` says why. `outputs`:
+    "fresh" gives new tensors at each run; with "reused" the next run of that shape overwrites what
+    the last one gave. `inputs`, of graphs: "repoint" reads them where they lie, and the graph is
+    updated where others come; "copy" copies them first; "auto" copies those that come as others
+    again and again. `selector` chooses the kernel of each node; without one it is the first of the
+    row that fits. `kept`: for how many combinations of sizes a program is kept."""
 
     def __init__(
         self, graph: Graph, backend: Any, *, params: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None, mode: Mode = "replay",
-        outputs: Outputs = "fresh", selector: Selector | None = None, kept: int = 8,
+        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", selector: Selector | None = None,
+        kept: int = 8,
     ) -> None:  # fmt: skip
+        _check_kinds(graph, backend, params, constants, kept, selector)
+        for name, word in (("mode", mode), ("outputs", outputs), ("inputs", inputs)):
+            if word not in _WORDS[name]:
+                known = ", ".join(_WORDS[name])
+                raise ValueError(f"{name} is {word!r}, and may be {known}")
         graph = graph.place(backend.device)
         graph.verify()
-        if mode not in ("eager", "replay") or outputs not in ("fresh", "reused"):
-            raise ValueError("mode is eager or replay, outputs are fresh or reused")
-        if kept < 1:
-            raise ValueError("one program at least must be kept")
         for value in graph.params:
             if any(value.type.symbols):
                 raise ValueError(f"param {value!r} has no size: bind the graph to one")
         self.graph, self.backend, self.mode, self.outputs = graph, backend, mode, outputs
+        self.inputs: Inputs = inputs
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
+        self.reasons: dict[str, str] = {}
+        """Why runs of some sizes ("N = 32", "" without symbols) are replayed and not a graph."""
+        self._refusals, self._never = 0, ""  # of captures; why none is tried any more
         self._params: dict[Value, Any] = {}
+        self._version = 0  # how often params became other tensors
         self._data = dict(constants or {})
         self._lock = threading.RLock()  # a run puts inputs into calls that all runs launch
-        self._programs: OrderedDict[tuple[tuple[str, int], ...], _Bound] = OrderedDict()
-        self._last: _Bound | None = None  # what ran last, on these very objects:
-        self._inputs: tuple[Any, ...] = ()
-        self._named: dict[str, Any] = {}
+        self._bounds: OrderedDict[tuple[tuple[str, int], ...], Bound] = OrderedDict()
+        self._last: Bound | None = None
         for name, array in (params or {}).items():
             self.load(name, array)
 
@@ -90,17 +115,16 @@ class ExecutorV2:
             if value in self._params:
                 memory.copy_into(self.backend, value, self._params[value], array)
             else:
-                self._params[value] = memory.from_host(self.backend, value, array)
+                self._set(value, memory.from_host(self.backend, value, array))
 
     def zero(self, *names: str) -> None:
         """Sets params to zero, which need not have been loaded."""
-        for name in names:
-            value = self._param(name)
+        for value in [self._param(name) for name in names]:
             type = value.type
             assert isinstance(type, TensorType)
             with self._lock:
                 if value not in self._params:
-                    self._params[value] = memory.allocate(self.backend, type)
+                    self._set(value, memory.allocate(self.backend, type))
                 self.backend.fill_bytes(self._params[value], 0)
 
     def adopt(self, name: str, tensor: Any) -> None:
@@ -108,9 +132,11 @@ class ExecutorV2:
         value = self._param(name)
         memory.check(value, tensor, {})
         with self._lock:
-            self._params[value] = tensor
-            self._programs.clear()
-            self._last = None
+            self._set(value, tensor)
+
+    def _set(self, value: Value, tensor: Any) -> None:
+        self._params[value] = tensor
+        self._version += 1
 
     def param(self, name: str) -> Any:
         """The tensor that a param lies in."""
@@ -133,17 +159,33 @@ class ExecutorV2:
         none."""
         self._lock.acquire()  # not `with`, which costs twice as much
         try:
-            last = self._last
-            if last is not None and _are(inputs, self._inputs) and _are_named(named, self._named):
-                return last.rerun()
-            self._last = None
-            given = self._given(inputs, named)
-            bound = self._bound(given)
-            found = bound.run(given)
-            self._inputs, self._named, self._last = inputs, named, bound
-            return found
+            bound = self._last
+            if bound is None or not bound.takes(inputs, named, self._version):
+                bound = self._given_to(inputs, named)
+            runner = bound.runner
+            assert runner is not None
+            return runner.run()
         finally:
             self._lock.release()
+
+    def prepare(self, *inputs: Any, **named: Any) -> None:
+        """All that a run with such inputs does before it launches anything: calls are bound, and
+        captured in mode "graph". Nothing runs."""
+        with self._lock:
+            runner = self._given_to(inputs, named).runner
+            if isinstance(runner, Captured):
+                runner.capture()
+
+    def _given_to(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+        """What runs these inputs, which it has then."""
+        self._last = None
+        given = self._given(inputs, named)
+        bound = self._bound(given)
+        values = dict(zip(self.graph.entries, bound.graph.entries, strict=True))
+        all_of_it = {values[v]: x for v, x in (*given.items(), *self._params.items())}
+        bound.give(all_of_it, self._version, inputs, named)
+        self._last = bound
+        return bound
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
         graph = self.graph
@@ -162,47 +204,157 @@ class ExecutorV2:
             raise TypeError(f"{graph.name}: {', '.join(missing)} missing")
         return given
 
-    def _bound(self, given: dict[Value, Any]) -> _Bound:
-        graph = self.graph
+    def _bound(self, given: dict[Value, Any]) -> Bound:
         for value, x in given.items():
             if isinstance(value.type, ScalarType):
                 given[value] = types.python_number(x)
-            elif not hasattr(x, "shape"):
+            elif not hasattr(x, "shape") or not hasattr(x, "dtype"):
                 memory.check(value, x, {})
         tensors = {v: t for v, t in given.items() if hasattr(t, "shape")}
-        values = solve(graph, {v.name: t.shape for v, t in tensors.items()})
+        sizes = solve(self.graph, {v.name: t.shape for v, t in tensors.items()})
         for value, tensor in given.items():
-            memory.check(value, tensor, values)
-        key = tuple(sorted(values.items()))
-        if key in self._programs:
-            self._programs.move_to_end(key)
-            return self._programs[key]
-        graph = graph.bind(values) if values else graph
-        bound = _Bound(self, graph, _constants(graph, self.backend, self._data))
-        self._programs[key] = bound
-        while len(self._programs) > self.kept:
-            self._programs.popitem(last=False)
+            memory.check(value, tensor, sizes)
+        return self._of_sizes(sizes)
+
+    def _of_sizes(self, sizes: Mapping[str, int]) -> Bound:
+        key = tuple(sorted(sizes.items()))
+        if key in self._bounds:
+            self._bounds.move_to_end(key)
+            return self._bounds[key]
+        graph = self.graph.bind(sizes) if sizes else self.graph
+        name = ", ".join(f"{symbol} = {size}" for symbol, size in key)
+        bound = self._bounds[key] = Bound(graph, name, self._runner)
+        while len(self._bounds) > self.kept:
+            self._bounds.popitem(last=False)
         return bound
 
+    # ---- what runs it --------------------------------------------------------------------------
+
+    def _runner(self, bound: Bound, given: dict[Value, Any]) -> Runner:
+        graph, backend = bound.graph, self.backend
+        held = given | _constants(graph, backend, self._data)
+        if self.mode == "eager":
+            return Eager(graph, backend, held, self.choose)
+        fresh = self.outputs == "fresh"
+        if self.mode == "graph" and self._never:
+            self.reasons.setdefault(bound.name, self._never)
+        elif self.mode == "graph" and bound.name not in self.reasons:
+            return self._captured(bound, held, fresh)
+        return Replay(self._program(graph, held), fresh)
+
+    def _captured(self, bound: Bound, held: dict[Value, Any], fresh: bool) -> Runner:
+        """Numbers become scalars on the device, but those that some call takes on the host alone:
+        the graph is updated at each of them."""
+        from aicf_rt import Unsupported
+
+        graph, backend = bound.graph, self.backend
+        numbers = [v for v in graph.inputs if isinstance(v.type, ScalarType)]
+        scalars = Scalars(backend, graph, numbers)
+        try:
+            program = self._program(graph, held | scalars.tensors)
+        except Unsupported:
+            if not numbers:
+                raise
+            scalars = Scalars(backend, graph, [])
+            program = self._program(graph, held)
+        for value in list(scalars.tensors):
+            if any(step.call is None for step, _ in program.readers(value)):
+                del scalars.tensors[value]
+                program.put(value, held[value])
+        program.settle()
+        made = Captured(
+            program, scalars, fresh, self.inputs, functools.partial(self._refused, bound)
+        )
+        for value in scalars.tensors:
+            made.put(value, held[value])
+        return made
+
+    def _refused(self, bound: Bound, error: Exception) -> None:
+        """Notes why runs of these sizes are no graph. They are not tried again; nor are others,
+        where the backend has no graphs, or refused several."""
+        reason = str(error) or type(error).__name__
+        while len(self.reasons) >= _REASONS:
+            del self.reasons[next(iter(self.reasons))]
+        self.reasons[bound.name] = reason
+        self._refusals += 1
+        if isinstance(error, NoGraphs) or self._refusals == _REFUSALS:
+            self._never = reason
+
+    def _program(self, graph: Graph, held: dict[Value, Any]) -> Program:
+        entries = {v: held[v] for v in (*graph.params, *graph.constants)}
+        program = Program(graph, self.backend, entries, self.choose)
+        program.prepare({v: held[v] for v in graph.inputs})
+        return program
+
     # ---- looking at it -------------------------------------------------------------------------
+
+    # ---- looking at it -------------------------------------------------------------------------
+
+    def program(self, **sizes: int) -> Program:
+        """What runs of these sizes launch, made ready though none came; in mode "eager", what would
+        be. Its tensors are those of the last run, or have undefined elements."""
+        graph = self.graph
+        missing = [name for name in graph.symbols if name not in sizes]
+        missing += [f"param {v.name}" for v in graph.params if v not in self._params]
+        if missing:
+            raise TypeError(f"{graph.name}: {', '.join(missing)} missing")
+        with self._lock:
+            bound = self._of_sizes(sizes)
+            if bound.runner is None:
+                self._last = None
+                given = {v: stand_in(self.backend, bound.graph, v) for v in bound.graph.inputs}
+                params = dict(
+                    zip(bound.graph.params, map(self._params.get, graph.params), strict=True)
+                )
+                bound.give(given | params, self._version, (), {})
+            return self._ready(bound)
+
+    @property
+    def captured(self) -> dict[str, Any]:
+        """The backend's graphs of the programs that are kept, by their sizes: "N = 32"."""
+        runners = {bound.name: bound.runner for bound in self._bounds.values()}
+        return {n: r.graph for n, r in runners.items() if isinstance(r, Captured) and r.graph}
 
     def kernels(self, *inputs: Any, **named: Any) -> list[tuple[Node, str]]:
         """Which kernel each node runs for such inputs; "fallback" where none does."""
         with self._lock:
-            self._last = None  # other inputs are put
-            given = self._given(inputs, named)
-            program = self._bound(given).prepared(given)
+            program = self._ready(self._given_to(inputs, named))
             return [(step.node, step.kernel) for step in program.steps]
 
     def per_op(self, *inputs: Any, count: int = 20, **named: Any) -> list[OpTime]:
         """Replays each op alone, `count` times, over what a run left behind. What runs update is as
         it was before, afterwards."""
-        if count < 1:
-            raise ValueError(f"each op runs once at least, not {count} times")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"each op runs once at least, not {count!r} times")
         with self._lock:
-            self._last = None  # other inputs are put
-            given = self._given(inputs, named)
-            return self._bound(given).times(given, count)
+            program = self._ready(self._given_to(inputs, named))
+            return _times(program, count)
+
+    def _ready(self, bound: Bound) -> Program:
+        """The program of a bound graph, whose calls can be launched one by one."""
+        runner = bound.runner
+        if isinstance(runner, Eager):
+            return self._program(bound.graph, runner.tensors)
+        assert isinstance(runner, Replay | Captured)
+        return runner.ready()
+
+
+def _times(program: Program, count: int) -> list[OpTime]:
+    backend = program.backend
+    saved = [(v, program.tensors[v]) for v in memory.written_entries(program.graph)]
+    before = [copied(backend, v, tensor) for v, tensor in saved]
+    try:
+        program.run()
+        return [_time(program, step, count) for step in program.steps]
+    finally:
+        for (v, tensor), kept in zip(saved, before, strict=True):
+            memory.copy_into(backend, v, tensor, kept)
+
+
+def _time(program: Program, step: Step, count: int) -> OpTime:
+    program.run_step(step)
+    seconds = program.backend.time(lambda: program.run_step(step), count)
+    return OpTime(step.row.name, step.kernel, seconds, step.node.loc)
 
 
 def _chooser(graph: Graph, selector: Selector) -> Choose:
@@ -211,178 +363,29 @@ def _chooser(graph: Graph, selector: Selector) -> Choose:
     return lambda node: selector.choose(Request.of_node(graph.table, node)).kernel
 
 
-def _are(objects: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether they are the very same, one by one."""
-    return len(objects) == len(others) and all(map(operator.is_, objects, others))
-
-
-def _are_named(named: dict[str, Any], others: dict[str, Any]) -> bool:
-    """The same of what stands by name, in the order in which it is named."""
-    if not named:
-        return not others
-    return list(named) == list(others) and all(map(operator.is_, named.values(), others.values()))
-
-
-def _packed(outputs: Sequence[Any]) -> Any:
-    """As a run gives them: one alone, several in a tuple."""
-    return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
-
-
-class _Bound:
-    """The executor's graph for one value of each symbol."""
-
-    def __init__(self, owner: ExecutorV2, graph: Graph, constants: dict[Value, Any]) -> None:
-        self.owner, self.graph, self.constants = owner, graph, constants
-        self.is_eager = owner.mode == "eager"
-        self.program: Program | None = None
-        self.inputs: dict[Value, Any] = {}  # of the last run op by op
-        self.result: Any = None  # of a replay whose outputs are reused
-        before = owner.graph
-        self.values = dict(zip(before.entries, graph.entries, strict=True))
-        self.fresh = _Fresh(graph) if owner.outputs == "fresh" else None
-
-    def held(self) -> dict[Value, Any]:
-        params = {self.values[v]: t for v, t in self.owner._params.items()}
-        return params | self.constants
-
-    def run(self, given: dict[Value, Any]) -> Any:
-        if self.is_eager:
-            self.inputs = {self.values[v]: t for v, t in given.items()}
-            return self.rerun()
-        program = self.prepared(given)
-        self.result = _packed([program.tensors[v] for v in self.graph.outputs])
-        return self.rerun()
-
-    def rerun(self) -> Any:
-        """With the inputs of the last run."""
-        if self.is_eager:  # though there be a program, of `per_op`
-            return _packed(self.run_eagerly(self.inputs))
-        program = self.program
-        assert program is not None
-        if self.fresh is not None:
-            return _packed(self.fresh.run(program))
-        program.run()
-        return self.result
-
-    def prepared(self, given: dict[Value, Any]) -> Program:
-        """The program, with these inputs put."""
-        inputs = {self.values[v]: t for v, t in given.items()}
-        if self.program is None:
-            program = Program(self.graph, self.owner.backend, self.held(), self.owner.choose)
-            program.prepare(inputs)
-            self.program = program
-        program, self.program = self.program, None  # one that takes some inputs alone is dropped
-        for value, tensor in inputs.items():
-            program.put(value, tensor)
-        self.program = program
-        return program
-
-    # ---- op by op ------------------------------------------------------------------------------
-
-    def run_eagerly(self, inputs: dict[Value, Any]) -> list[Any]:
-        backend, graph = self.owner.backend, self.graph
-        tensors = self.held() | inputs
-        last = _last_uses(graph)
-        for i, node in enumerate(graph.nodes):
-            if node.is_view:
-                tensors[node.out] = memory.see(backend, node, tensors[next(node.reads)])
-            else:
-                _call(backend, graph.table[node.op], node, tensors, self.owner.choose)
-            for value in last.get(i, ()):
-                del tensors[value]
-        kept = self.constants  # a constant stays as it is
-        return [
-            _copied(backend, v, tensors[v]) if graph.buffer_of(v) in kept else tensors[v]
-            for v in graph.outputs
-        ]
-
-    # ---- one op at a time ----------------------------------------------------------------------
-
-    def times(self, given: dict[Value, Any], count: int) -> list[OpTime]:
-        backend, program = self.owner.backend, self.prepared(given)
-        saved = [(v, program.tensors[v]) for v in memory.written_entries(self.graph)]
-        before = [_copied(backend, v, tensor) for v, tensor in saved]
-        try:
-            program.run()
-            return [self._time(program, step, count) for step in program.steps]
-        finally:
-            for (v, tensor), kept in zip(saved, before, strict=True):
-                memory.copy_into(backend, v, tensor, kept)
-
-    def _time(self, program: Program, step: Step, count: int) -> OpTime:
-        program.run_step(step)
-        seconds = self.owner.backend.time(lambda: program.run_step(step), count)
-        return OpTime(step.row.name, step.kernel, seconds, step.node.loc)
-
-
-class _Fresh:
-    """Outputs that no later run overwrites. Where one call alone knows of an output, it writes to a
-    new tensor at each run; else what it wrote is copied."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        entries = {*graph.inputs, *graph.params}  # a constant stays as it is
-        outs = {v for n in graph.nodes if not n.is_view for v in n.outs if v is not None}
-        read = {v for n in graph.nodes for v in n.reads}
-        self.entries = {v for v in graph.outputs if graph.buffer_of(v) in entries}
-        self.alone = [v for v in graph.outputs if v in outs and v not in read]
-
-    def run(self, program: Program) -> list[Any]:
-        backend = program.backend
-        for value in self.alone:
-            assert isinstance(value.type, TensorType)
-            program.put(value, memory.allocate(backend, value.type))
-        program.run()
-        found: list[Any] = []
-        for value in self.graph.outputs:
-            tensor = program.tensors[value]
-            by_reference = value in self.entries or value in self.alone
-            found.append(tensor if by_reference else _copied(backend, value, tensor))
-        return found
-
-
-def _copied(backend: Any, value: Value, tensor: Any) -> Any:
-    assert isinstance(value.type, TensorType)
-    made = memory.allocate(backend, value.type)
-    memory.copy_into(backend, value, made, tensor)
-    return made
-
-
-def _call(
-    backend: Any, row: Row, node: Node, tensors: dict[Value, Any], choose: Choose | None
+def _check_kinds(
+    graph: Any, backend: Any, params: Any, constants: Any, kept: Any, selector: Any
 ) -> None:
-    """One node through the backend, its outs new."""
-
-    def resolve(operand: Any) -> Any:
-        if isinstance(operand, tuple):
-            return [resolve(part) for part in operand]
-        return tensors[operand] if isinstance(operand, Value) else operand
-
-    named = {name: resolve(operand) for name, operand in memory.operands(row, node)}
-    args = [named.pop(p.name) for p in row.tensors]
-    options = named | {k: v for k, v in node.attrs.items()}
-    kernel = choose(node) if choose else None
-    for out, value in zip(row.outs, node.outs, strict=True):
-        if value is not None:
-            assert isinstance(value.type, TensorType)
-            tensors[value] = options[out.name] = memory.allocate(backend, value.type)
-    backend.call(row.name, *args, **options, **({"kernel": kernel} if kernel else {}))
-    for before, after in memory.states(row, node):
-        tensors[after] = tensors[before]
+    """What is of another kind altogether is named."""
+    if not isinstance(graph, Graph):
+        hint = ": take its .graph" if isinstance(getattr(graph, "graph", None), Graph) else ""
+        raise TypeError(f"graph must be a Graph, not {_described(graph)}{hint}")
+    if not isinstance(backend, AicfBackend):
+        hint = f": aicf.backends.get({backend!r})" if isinstance(backend, str) else ""
+        raise TypeError(f"backend must be an AicfBackend, not {_described(backend)}{hint}")
+    for name, given in (("params", params), ("constants", constants)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a mapping of names to arrays, not {_described(given)}")
+    if isinstance(kept, bool) or not isinstance(kept, int):
+        raise TypeError(f"kept must be an int, not {_described(kept)}")
+    if kept < 1:
+        raise ValueError("one program at least must be kept")
+    if selector is not None and not hasattr(selector, "choose"):
+        raise TypeError(f"selector must be a Selector, not {_described(selector)}")
 
 
-def _last_uses(graph: Graph) -> dict[int, list[Value]]:
-    """By the index of a node: the values that nothing reads after it."""
-    kept = set(graph.outputs)
-    last: dict[Value, int] = {}
-    for i, node in enumerate(graph.nodes):
-        for value in (*node.reads, *node.results):
-            last[value] = i
-    found: dict[int, list[Value]] = {}
-    for value, i in last.items():
-        if value not in kept:
-            found.setdefault(i, []).append(value)
-    return found
+def _described(x: object) -> str:
+    return "None" if x is None else f"a {type(x).__name__}"
 
 
 def _constants(graph: Graph, backend: Any, data: Mapping[str, Any]) -> dict[Value, Any]:

@@ -112,7 +112,7 @@ def described(tensor: Any) -> str:
     try:
         return str(TensorType(dtype_of(tensor), shape, strides_of(tensor)))
     except (TypeError, ValueError):  # of a dtype that the table does not know
-        return f"{tensor.dtype}{list(shape)}"
+        return f"{getattr(tensor, 'dtype', '?')}{list(shape)}"
 
 
 def _is_of(type: TensorType, tensor: Any) -> bool:

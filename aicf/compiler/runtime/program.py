@@ -7,7 +7,7 @@ read it, and only where it is another than before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -126,6 +126,10 @@ class Program:
             return [self.resolve(part) for part in operand]
         return self.tensors[operand] if isinstance(operand, Value) else operand
 
+    def readers(self, value: Value) -> Sequence[tuple[Step, str]]:
+        """The steps that read a value, and as which of their parameters."""
+        return self._readers.get(value, ())
+
     # ---- what is another than before -----------------------------------------------------------
 
     def put(self, value: Value, tensor: Any, again: bool = False) -> None:
@@ -134,7 +138,7 @@ class Program:
         if not again and _is_same(value, self.tensors.get(value), tensor):
             return
         self.tensors[value] = tensor
-        for step, name in self._readers.get(value, ()):
+        for step, name in self.readers(value):
             operand = dict(self._named(step.row, step.node))[name]
             step.changed[name] = self.resolve(operand)
             self._changed = True
