@@ -156,7 +156,7 @@ def _sizes(texts: Iterable[str]) -> dict[str, int]:
 
 @main.group()
 def cache() -> None:
-    """The choices that are stored."""
+    """The choices and verdicts that are stored."""
 
 
 @cache.command("list")
@@ -164,17 +164,19 @@ def cache() -> None:
 @_cache_option
 @_json_option
 def list_choices(op: str | None, cache: Path | None, as_json: bool) -> None:
-    """Show the choices, by op, the newest first."""
+    """Show the choices, by op, and the verdicts on rules, the newest first."""
     with _errors(), _store(cache) as store:
         records = store.of_op(op) if op else store.all()
+        verdicts = [] if op else store.verdicts.all()
         if as_json:
-            _print_json([r.portable() for r in records])
+            _print_json([r.portable() for r in records] + [v.portable() for v in verdicts])
             return
-        for r in records:
-            click.echo(_line(r))
-        broken = store.broken()
-        told = f", {broken} broken rows, which count as not there" if broken else ""
-        click.echo(f"{len(records)} choices{told} in {_path_of(store)}", err=True)
+        for line in (*map(_line, records), *map(str, verdicts)):
+            click.echo(line)
+        broken = store.broken() + store.verdicts.broken()
+        told = f"{len(records)} choices" + (f", {len(verdicts)} verdicts" if verdicts else "")
+        told += f", {broken} broken rows, which count as not there" if broken else ""
+        click.echo(f"{told} in {_path_of(store)}", err=True)
 
 
 @cache.command(epilog=_CALL)

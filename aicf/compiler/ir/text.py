@@ -59,22 +59,34 @@ def line(graph: Graph, node: Node) -> str:
     return _node(graph, node, lambda v: v.name, False)
 
 
+def statements(graph: Graph, nodes: Sequence[Node], name: Named) -> list[str]:
+    """The lines of these nodes with other names and no places in source: what people compare."""
+    return _statements(graph, nodes, name, False, False)
+
+
 def _body(graph: Graph, nodes: Sequence[Node], name: Named, whole: bool) -> str:
+    return "".join(f"  {s}\n" for s in _statements(graph, nodes, name, whole, not whole))
+
+
+def _statements(
+    graph: Graph, nodes: Sequence[Node], name: Named, whole: bool, placed: bool
+) -> list[str]:
     lines = [f"symbol {s.name}: {s.range}" for s in sorted(graph.symbols.values(), key=str)]
     lines += [f"input {_typed(v, name)}" for v in graph.inputs]
     lines += [f"param {_typed(v, name)}" for v in graph.params]
     for v, fill in graph.constants.items():
         lines.append(f"constant {_typed(v, name)}" + ("" if fill is None else f" = {_plain(fill)}"))
-    lines += [_node(graph, n, name, whole) for n in nodes]
+    lines += [_node(graph, n, name, whole, placed) for n in nodes]
     lines += [f"return {', '.join(f'%{name(v)}' for v in graph.outputs)}"] if graph.outputs else []
-    return "".join(f"  {line}\n" for line in lines)
+    return lines
 
 
 def _typed(value: Value, name: Named) -> str:
     return f"%{name(value)}: {value.type}"
 
 
-def _node(graph: Graph, node: Node, name: Named, whole: bool) -> str:
+def _node(graph: Graph, node: Node, name: Named, whole: bool, placed: bool | None = None) -> str:
+    """`placed`: whether with its place in source; unless `whole` where that is not said."""
     results = ["_" if v is None else _typed(v, name) for v in node.outs]
     for param, state in node.states.items():
         if isinstance(state, tuple):
@@ -83,7 +95,8 @@ def _node(graph: Graph, node: Node, name: Named, whole: bool) -> str:
             results.append(f"{param} -> {_typed(state, name)}")
     row = None if node.is_view else graph.table[node.op]
     words = [*_operands(node, row, name), *_attributes(node, row, whole)]
-    place = "" if whole or node.loc is None else f" @ {_place(node.loc)}"
+    placed = not whole if placed is None else placed
+    place = "" if not placed or node.loc is None else f" @ {_place(node.loc)}"
     return f"{', '.join(results)} = {node.op}({', '.join(words)}){place}"
 
 

@@ -32,8 +32,8 @@ _TOLERANCES = {
     "f64": (4e-7, 4e-7),
 }
 
-
-_ROUNDING = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7, "f64": 2.0**-52}
+# Of a dtype: from 1 to the next number.
+ROUNDING = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7, "f64": 2.0**-52}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _fault(got: Array, want: Array, tolerance: tuple[float, float], length: floa
     else:
         rtol, atol = tolerance
         g, w = got.astype(np.float64), want.astype(np.float64)
-        w = _rounded_to_infinity(w, dtype_of(got))
+        w = rounded_to_infinity(w, dtype_of(got))
         slack = _summed(w, length, dtype_of(got))
         with np.errstate(invalid="ignore"):
             near = np.abs(g - w) <= atol + rtol * np.abs(w) + slack
@@ -133,10 +133,10 @@ def _summed(want: Array, length: float, dtype: str) -> float:
     epsilon = 2.0**-52 if dtype == "f64" else 2.0**-23
     finite = want[np.isfinite(want)]
     mean = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return (4 * epsilon * math.sqrt(max(length, 1.0)) + _ROUNDING[dtype]) * mean
+    return (4 * epsilon * math.sqrt(max(length, 1.0)) + ROUNDING[dtype]) * mean
 
 
-def _rounded_to_infinity(want: Array, dtype: str) -> Array:
+def rounded_to_infinity(want: Array, dtype: str) -> Array:
     """A reference in f64 has numbers that shorter floats do not."""
     if dtype == "f64":
         return want

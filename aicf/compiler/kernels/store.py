@@ -17,6 +17,7 @@ from typing import Any
 from .database import Database, StoreWarning, default_folder, transaction
 from .key import Hard, Soft, Subject
 from .record import Record
+from .verdicts import Verdicts
 
 __all__ = ["FILE", "Store", "StoreWarning", "default_path"]
 
@@ -43,11 +44,13 @@ def default_path() -> Path | None:
 
 
 class Store:
-    """Opened when it is first asked; may be used by any thread, and after a fork."""
+    """Opened when it is first asked; may be used by any thread, and after a fork. `verdicts` are
+    those on rules of graphs, in the same file."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path if path is not None else default_path()
         self._memory: dict[Key, Record] = {}  # what could not be written
+        self.verdicts = Verdicts(self.path)
         self._file = Database(
             self.path, _SCHEMA, f"SELECT {_COLUMNS} FROM choices LIMIT 1", "choices",
             "`python -m aicf tune` finds choices anew",
@@ -78,6 +81,7 @@ class Store:
 
     def close(self) -> None:
         self._file.close()
+        self.verdicts.close()
 
     def __enter__(self) -> Store:
         return self

@@ -16,6 +16,8 @@ _LEAST = 2e-4  # seconds that a sample takes at least, so that a clock's step is
 _MOST = 2000  # calls of a sample
 _SLOW = 3.0  # times the fastest: further rounds go without it
 _NOISY = 0.1  # of the median, between the quartiles
+_SLOWER = 1.02  # times as long: less is no difference
+_ATTEMPTS = 3  # at times that are not noise
 
 
 class OutOfTime(TimeoutError):
@@ -41,6 +43,49 @@ class Times:
     @property
     def is_noisy(self) -> bool:
         return self.spread > _NOISY
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One call and what may stand in its place, round by round beside each other."""
+
+    before: Times
+    after: Times
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """How long the second took of the first in the same round: the quartiles. What disturbs a
+        whole round leaves them as they are."""
+        found = [b / a for a, b in zip(self.before.samples, self.after.samples, strict=False)]
+        low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+        return low, middle, high
+
+    @property
+    def is_noisy(self) -> bool:
+        low, middle, high = self.ratios
+        return high - low > _NOISY * middle and low < _SLOWER
+
+    @property
+    def is_slower(self) -> bool:
+        """In three rounds of four."""
+        return self.ratios[0] > _SLOWER
+
+
+def compare(
+    backend: AicfBackend,
+    before: Any,
+    after: Any,
+    refresh: Callable[[], None],
+    deadline: float = math.inf,
+) -> Pair:
+    """Two calls beside each other, taken again where the times are noise; they may stay so. Raises
+    OutOfTime."""
+    for _ in range(_ATTEMPTS):
+        times = measure(backend, {"before": before, "after": after}, refresh, deadline)
+        pair = Pair(times["before"], times["after"])
+        if not pair.is_noisy:
+            break
+    return pair
 
 
 def measure(

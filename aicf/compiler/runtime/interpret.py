@@ -50,7 +50,7 @@ def run(
     name, as a backend does; None: its own function."""
     operands = [_put(x, values) for x in node.inputs]
     if node.is_view:
-        values[node.out] = _VIEWS[node.op](operands[0], node.attrs)
+        values[node.out] = see(node, operands[0])
         return
     row = graph.table[node.op]
     count = len(row.tensors)
@@ -120,6 +120,11 @@ def _expand(x: Any, attrs: Mapping[str, Any]) -> Any:
 def _slice(x: Any, attrs: Mapping[str, Any]) -> Any:
     place = (slice(None),) * attrs["axis"]
     return x[(*place, slice(attrs["start"], attrs["stop"], attrs["step"]))]
+
+
+def see(node: Node, x: Any) -> Any:
+    """What a view node gives of a tensor."""
+    return _VIEWS[node.op](x, node.attrs)
 
 
 _VIEWS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {

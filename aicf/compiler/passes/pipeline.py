@@ -1,0 +1,198 @@
+"""Passes one after another: each is timed, verified, tried if asked for, and rolled back by name.
+
+    optimised = standard().run(graph)
+    print(optimised)  # what each pass did: its diff, and what it refused
+
+A pass that raises, loops or lies leaves the graph as it was and says so in its record; the others
+go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from aicf.compiler.ir.errors import IRError
+from aicf.compiler.ir.graph import Graph, Node, Value
+from aicf.compiler.kernels.store import Store
+from aicf.compiler.passes.numeric import Budget
+from aicf.compiler.passes.record import Optimised, PassRecord
+from aicf.compiler.passes.rule import Applied, Context, Pass, Rule
+from aicf.compiler.passes.trial import Jury
+from aicf.compiler.runtime import memory
+from aicf.dim import Symbol
+
+Trial = Literal["numeric", "full"]
+
+
+class Pipeline:
+    """`passes` are rules and other passes, in their order. `verify`: whether each graph is checked
+    by every rule of the IR. `trial`: "numeric" keeps a pass only if the result is as exact as that
+    of the first graph, within a budget; "full" only if it is not slower either."""
+
+    def __init__(
+        self, passes: Sequence[Pass], *, verify: bool = True, trial: Trial | None = None,
+        budget: Budget | None = None, store: Store | None = None,
+    ) -> None:  # fmt: skip
+        if trial not in (None, "numeric", "full"):
+            raise ValueError(f"trial is None, 'numeric' or 'full', not {trial!r}")
+        for one in passes:
+            if not hasattr(one, "run") or not isinstance(getattr(one, "name", None), str):
+                raise TypeError(f"{one!r} is no pass: it has a name, and run(graph, context)")
+        self.passes = tuple(passes)
+        self.verify, self.trial, self.budget, self.store = verify, trial, budget, store
+
+    def run(self, graph: Graph, context: Context | None = None) -> Optimised:
+        """The graph after all passes that were not rolled back; the given one is not changed.
+        Raises IRError where that is none, and ValueError where a trial lacks a backend."""
+        context = context or Context()
+        if self.verify:
+            graph.verify()
+        jury = self._jury(graph, context)
+        start = time.perf_counter()
+        records: list[PassRecord] = []
+        made: dict[str, Any] = {}
+        for one in self.passes:
+            record, taken = self._step(one, graph, context, jury, made)
+            records.append(record)
+            if taken is not None:
+                graph = taken.graph
+                made |= taken.data
+                data = {**context.data, **taken.data}
+                context = dataclasses.replace(context, data=data) if taken.data else context
+        return Optimised(graph, tuple(records), made, time.perf_counter() - start)
+
+    def _jury(self, graph: Graph, context: Context) -> Jury | None:
+        if self.trial is None:
+            return None
+        if context.backend is None:
+            raise ValueError("a trial runs graphs: give Context(backend=...)")
+        sizes = context.options.get("sizes")
+        return Jury(
+            graph, context.backend, context.data, sizes, self.budget, self.trial == "full",
+            self.store,
+        )  # fmt: skip
+
+    def _step(
+        self, one: Pass, graph: Graph, context: Context, jury: Jury | None, made: dict[str, Any]
+    ) -> tuple[PassRecord, Applied | None]:
+        """What a pass did, and what it gave, None where nothing of it is taken."""
+        start = time.perf_counter()
+        record = PassRecord(one.name, doc_of(one), 0.0, graph, graph)
+        taken: Applied | None = None
+        try:
+            applied = run_alone(one, graph, context)
+            record.fired, record.refused = applied.fired, applied.refused
+            if applied.graph is not graph:
+                record.rejected = applied.graph
+                check(graph, applied.graph, self.verify)
+                if jury is not None:
+                    record.verdict = jury.judge(one, graph, applied.graph, {**made, **applied.data})
+                    if not record.verdict.kept:
+                        raise RolledBack(record.verdict.why)
+                record.result, record.rejected, taken = applied.graph, None, applied
+        except Exception as error:  # whatever a rule of somebody's raises
+            record.failed = said(error)
+        record.seconds = time.perf_counter() - start
+        return record, taken
+
+
+class RolledBack(Exception):
+    """What a pass made is not taken; says why."""
+
+
+def run_alone(one: Pass, graph: Graph, context: Context) -> Applied:
+    """What a pass gives, which must leave the graph that it was given alone."""
+    before = _Lists.of(graph)
+    try:
+        applied = one.run(graph, context)
+        if not isinstance(applied, Applied):
+            raise RolledBack(f"it gives {applied!r}, and no Applied")
+    finally:
+        if _Lists.of(graph) != before:
+            before.put_back(graph)
+            raise RolledBack("it changed the graph that it was given")
+    return applied
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """What a graph consists of; all that can be changed of it."""
+
+    inputs: list[Value]
+    params: list[Value]
+    constants: dict[Value, bool | int | float | None]
+    nodes: list[Node]
+    outputs: list[Value]
+    symbols: dict[str, Symbol]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        return cls(
+            list(graph.inputs), list(graph.params), dict(graph.constants), list(graph.nodes),
+            list(graph.outputs), dict(graph.symbols),
+        )  # fmt: skip
+
+    def put_back(self, graph: Graph) -> None:
+        graph.inputs, graph.params, graph.constants = self.inputs, self.params, self.constants
+        graph.nodes, graph.outputs, graph.symbols = self.nodes, self.outputs, self.symbols
+        graph.__post_init__()
+
+
+def check(before: Graph, after: Graph, verify: bool = True) -> None:
+    """Raises RolledBack unless the graph after a pass is one, if `verify` asks for that, and both
+    are given, give back and update the same."""
+    try:
+        if verify:
+            after.verify()
+    except IRError as error:
+        raise RolledBack(f"its graph is none: {error}") from error
+    for what, old, new in (
+        ("takes the inputs", before.inputs, after.inputs),
+        ("has the params", before.params, after.params),
+        ("updates", memory.written_entries(before), memory.written_entries(after)),
+    ):
+        a, b = [repr(v) for v in old], [repr(v) for v in new]
+        if sorted(a) != sorted(b) or (what == "takes the inputs" and a != b):
+            told = [", ".join(names) or "none" for names in (b, a)]
+            raise RolledBack(f"it {what} {told[0]}, and not {told[1]}")
+    types = [[str(v.type) for v in g.outputs] for g in (before, after)]
+    if types[0] != types[1]:
+        raise RolledBack(f"it gives back {', '.join(types[1])}, and not {', '.join(types[0])}")
+
+
+def said(error: Exception) -> str:
+    """In a line, with the place in the rule where it is one of Python's own."""
+    if isinstance(error, RolledBack):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}{place}" if first else f"{type(error).__name__}{place}"
+
+
+def doc_of(one: Pass) -> str:
+    """The equation of a rule; of another pass the first line of what it says it does."""
+    if isinstance(one, Rule):
+        return one.equation
+    return ((type(one).__doc__ or "").strip().splitlines() or [""])[0]
+
+
+def standard(**options: Any) -> Pipeline:
+    """What makes a graph faster and as exact as before, in an order in which each finds what the
+    ones before leave; `options` as of Pipeline. It is for graphs after differentiation."""
+    from aicf.compiler.passes.canonicalise import canonicalise
+    from aicf.compiler.passes.cse import Cse
+    from aicf.compiler.passes.dce import Dce
+    from aicf.compiler.passes.fold import Fold
+    from aicf.compiler.passes.rules import fusing, simplifying
+
+    simple = canonicalise(simplifying())
+    fused = [*fusing()]
+    again = [rule for rule in fused if rule.name == "matmul-bias-act"]  # behind what was added
+    passes: list[Pass] = [simple, Cse(), *fused, *again, Fold(), simple, Cse(), Dce()]
+    return Pipeline(passes, **options)

@@ -1,0 +1,127 @@
+"""Each rule of the standard pipeline on generated graphs; and proofs that a wrong rule fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from aicf.compiler.passes.canonicalise import VIEWS
+from aicf.compiler.passes.proof import Disproved, Draw, prove
+from aicf.compiler.passes.rule import STANDING, Rule
+from aicf.compiler.passes.rules import fusing, simplifying
+from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
+from compiler.rule_examples import ALSO, EXAMPLES
+from compiler.test_pipeline import Negations
+from compiler.wrong_rules import Lies
+
+RULES = (*VIEWS, *simplifying(), *fusing())
+
+
+@pytest.mark.promise("COMPILER-rules-proven")
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+def test_a_rule(rule: Rule) -> None:
+    """50 that must fire, 100 that must refuse by name, 50 that are random."""
+    proof = prove(rule, EXAMPLES[rule.name], also=ALSO.get(rule.name, ()))
+    assert (proof.fired, proof.random) == (50, 50)
+    assert set(rule.refusals) <= set(proof.refused)
+    assert not proof.refused or sum(proof.refused.values()) >= 100
+    assert set(proof.refused) <= {*rule.refusals, *STANDING}
+
+
+def test_each_example_is_of_a_rule() -> None:
+    assert set(EXAMPLES) == {rule.name for rule in RULES}
+
+
+# ---- what a proof finds --------------------------------------------------------------------------
+
+
+def negations(d: Draw, broken: str) -> None:
+    """What is given back does not lie in the memory of an input."""
+    twice = d.op("neg", d.op("neg", d.tensor(*d.sizes(2))))
+    d.output(twice if broken == "shares-memory" else d.op("exp", twice))
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_rule_of_a_user_s() -> None:
+    proof = prove(Negations(), negations, also=["shares-memory"])
+    assert proof.refused == {"shares-memory": 50, "overwritten": 50}
+    assert "double-negation: fired on 50 of 50 matches" in str(proof)
+    assert proof.random_fired > 0
+
+
+def a_sum(d: Draw, broken: str) -> None:
+    shape = d.sizes(2)
+    d.output(d.op("add", d.tensor(*shape), d.tensor(*shape)))
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_wrong_result_is_found() -> None:
+    with pytest.raises(Disproved, match=r"lies .*wrong_rules.py:.*: it computes another thing"):
+        prove(Lies(), a_sum)
+
+
+class Hungry(MatmulBiasAct):
+    """act(a @ b + bias) = gemm(a, b, bias, act=act), whatever the bias"""
+
+    name = "hungry"
+
+    def check(self, m: Any) -> None:
+        if m.bias:
+            m.require(m.bias.type.rank < 9, "bias-not-a-row")
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_condition_that_is_not_asked_is_found() -> None:
+    with pytest.raises(Disproved, match="it must refuse by has-act, and not: it fires"):
+        prove(Hungry(), EXAMPLES["matmul-bias-act"])
+
+
+class Shy(MatmulBiasAct):
+    """act(a @ b + bias) = gemm(a, b, bias, act=act), of some"""
+
+    name = "shy"
+    refusals: ClassVar[Sequence[str]] = (*MatmulBiasAct.refusals, "shy")  # type: ignore[assignment]
+
+    def check(self, m: Any) -> None:
+        super().check(m)
+        m.require(m.product.out.type.shape[-1] != 3, "shy", "it is 3")
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_match_that_is_refused_is_found() -> None:
+    with pytest.raises(Disproved, match=r"it must fire and does not \(shy: it is 3\)"):
+        prove(Shy(), EXAMPLES["matmul-bias-act"])
+
+
+class Misnamed(MatmulBiasAct):
+    """act(a @ b + bias) = gemm(a, b, bias, act=act), for the wrong reason"""
+
+    name = "misnamed"
+
+    def check(self, m: Any) -> None:
+        m.require(m.product.attrs["act"] == "none", "has-bias")
+        super().check(m)
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_wrong_reason_is_found() -> None:
+    with pytest.raises(Disproved, match="it must refuse by has-act, and not: has-bias"):
+        prove(Misnamed(), EXAMPLES["matmul-bias-act"])
+
+
+@pytest.mark.promise("AICF-proof")
+def test_a_proof_is_the_same_each_time_and_another_with_another_seed() -> None:
+    def drawn(seed: int) -> list[str]:
+        texts: list[str] = []
+
+        def example(d: Draw, broken: str) -> None:
+            negations(d, broken)
+            texts.append(str(d.graph))
+
+        prove(Negations(), example, fire=10, refuse=0, anywhere=0, seed=seed)
+        return texts
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert len(set(drawn(1))) > 5
