@@ -24,6 +24,7 @@ _PLACES = {
     "from_fx": "aicf.compiler.ir.fx",
     "grad": "aicf.compiler.ir.autodiff",
     "param": "aicf.compiler.ir.trace",
+    "quantise": "aicf.compiler.passes.quantised",
     "trace": "aicf.compiler.ir.trace",
     "training_step": "aicf.compiler.ir.training",
     "value_and_grad": "aicf.compiler.ir.autodiff",
