@@ -14,6 +14,7 @@ import click
 
 from aicf.backend.base import AicfBackend
 from aicf.backend.dispatcher import Dispatcher
+from aicf.cli_report import report
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels.record import Record
@@ -43,6 +44,9 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="For program
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Which kernels the ops run: measure them, and see what was found."""
+
+
+main.add_command(report)
 
 
 # ---- tune ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-# The package aicf, the control layer: Python alone, copied to where the built packages lie.
+# The package aicf, the control layer: Python and the parts of a page, copied to where the built packages lie.
 CONTROL := $(B)/python/aicf
-CONTROL_FILES := $(patsubst aicf/%,%,$(wildcard $(foreach d,* */* */*/* */*/*/*,$(addprefix aicf/$d,.py .pyi .typed))))
+CONTROL_FILES := $(patsubst aicf/%,%,$(wildcard $(foreach d,* */* */*/* */*/*/*,$(addprefix aicf/$d,.py .pyi .typed .html .css .js))))
 $(CONTROL_FILES:%=$(CONTROL)/%): $(CONTROL)/%: aicf/%
 	@mkdir -p $(@D) && cp $< $(AICF_NEW) && mv -f $(AICF_NEW) $@
 

@@ -49,6 +49,7 @@ class Choice:
     record: Record | None = None
     differs: str = ""  # of a stale one: in what
     share: float = _UNKNOWN  # of the roofline, that the kernel is taken to reach
+    shares: tuple[tuple[str, float], ...] = ()  # the same of each legal kernel, of a scored one
 
     @property
     def expected(self) -> float:
@@ -56,6 +57,16 @@ class Choice:
         if self.record is not None:
             return self.record.ranking[0][1]
         return work_of(self.candidates.request).seconds(self.device) * 1e6 / self.share
+
+    @property
+    def ranking(self) -> tuple[tuple[str, float], ...]:
+        """The legal kernels with their microseconds, measured or by the score, the best first;
+        those that were not measured beside one that was are left out."""
+        if self.record is not None:
+            return self.record.ranking
+        best = work_of(self.candidates.request).seconds(self.device) * 1e6
+        shares = self.shares or ((self.kernel, self.share),)
+        return tuple(sorted(((n, best / s) for n, s in shares), key=lambda pair: pair[1]))
 
     @property
     def why(self) -> str:
@@ -148,7 +159,10 @@ class Selector:
             name: _share(measured.get(name), best, place) for place, name in enumerate(found.legal)
         }
         kernel = max(shares, key=shares.__getitem__)
-        return Choice(kernel, "scored", found, self.device, share=shares[kernel])
+        return Choice(
+            kernel, "scored", found, self.device, share=shares[kernel],
+            shares=tuple(shares.items()),
+        )  # fmt: skip
 
     def _known(self, row: Row) -> _Known:
         known = self._ops.get(row)

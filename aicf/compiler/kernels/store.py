@@ -8,6 +8,7 @@ choices in memory. Both are said once, as a StoreWarning; neither is ever an err
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ CREATE TABLE IF NOT EXISTS choices (
 ) WITHOUT ROWID
 """
 _PUT = f"INSERT OR REPLACE INTO choices ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_SUMS = "SELECT checksum FROM choices WHERE op = ?"
 
 Key = tuple[Subject, Hard, Soft]
 
@@ -78,6 +80,16 @@ class Store:
         """How many rows are broken: misses, until they are written again."""
         rows = self._file.attempt(lambda db: _select(db, "")) or []
         return sum(Record.of_columns(row) is None for row in rows)
+
+    def state(self, ops: Iterable[str]) -> str:
+        """A hash of the choices of these ops: another one once there is another choice."""
+        found = hashlib.blake2b(digest_size=16)
+        for op in sorted(ops):
+            rows = self._file.attempt(lambda db, op=op: db.execute(_SUMS, (op,)).fetchall()) or []
+            mine = [r.columns()[-1] for k, r in self._memory.items() if k[0].op == op]
+            for checksum in sorted([*(str(c) for (c,) in rows), *map(str, mine)]):
+                found.update(checksum.encode() + b"\0")
+        return found.hexdigest()
 
     def close(self) -> None:
         self._file.close()

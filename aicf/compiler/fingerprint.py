@@ -1,0 +1,175 @@
+"""What something was made from, as a hash: of passes with all that they hold, of data, of sources.
+
+Equal hashes are equal things. A function is its code as it was loaded, with what it reads; what
+libraries bring is known by its name and their version. What cannot be hashed for certain is
+refused, so that nobody takes for what they asked for what was made from something else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_COMPILER = Path(__file__).parent
+_DEPTH = 80
+
+
+class NoFingerprint(TypeError):
+    """It holds what has no hash that is the same in every process; says what."""
+
+
+def fingerprint(*things: Any) -> str:
+    """Of values, arrays, functions, classes and objects of them. Raises NoFingerprint."""
+    found = hashlib.blake2b(digest_size=16)
+    for part in _parts(things, {}, 0):
+        found.update(b"%d:" % len(part) + part)
+    return found.hexdigest()
+
+
+@functools.cache
+def sources() -> str:
+    """Of the compiler itself: what it makes of a graph another version may make otherwise."""
+    found = hashlib.blake2b(digest_size=16)
+    for path in sorted(_COMPILER.rglob("*.py")):
+        found.update(path.relative_to(_COMPILER).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def _parts(x: Any, seen: dict[int, tuple[int, Any]], depth: int) -> Iterator[bytes]:
+    """The bytes that say what it is. What was met before is said by its number, so that what holds
+    itself ends; it is kept, so that its id stays its own."""
+    if isinstance(x, (*_PLAIN, Enum)):
+        yield f"{type(x).__qualname__} {x!r}".encode(errors="surrogatepass")
+        return
+    if id(x) in seen:
+        yield b"again %d" % seen[id(x)][0]
+        return
+    if depth > _DEPTH:
+        raise NoFingerprint(f"{type(x).__qualname__}: it holds things more than {_DEPTH} deep")
+    seen[id(x)] = len(seen), x
+    yield type(x).__qualname__.encode()
+    for inner in _inside(x):
+        yield from _parts(inner, seen, depth + 1)
+
+
+def _inside(x: Any) -> list[Any]:
+    """What it is made of."""
+    if isinstance(x, (type, FunctionType)) and _is_of_library(x.__module__):
+        return _named(x)
+    match x:
+        case tuple() | list():
+            return [*x, len(x)]
+        case Mapping():
+            return [*x.items(), len(x)]
+        case set() | frozenset():
+            return sorted(x, key=repr)
+        case FunctionType():
+            return _of_function(x)
+        case MethodType():
+            return [x.__func__, x.__self__]
+        case functools.partial():
+            return [x.func, x.args, x.keywords]
+        case CodeType():
+            return [x.co_code, x.co_names, x.co_varnames, x.co_freevars, _constants(x)]
+        case type():
+            return _of_class(x)
+        case ModuleType():
+            return [x.__name__, str(getattr(x, "__version__", ""))]
+    if hasattr(x, "tobytes") and hasattr(x, "dtype"):
+        return [str(x.dtype), tuple(x.shape), x.tobytes()]
+    return _of_object(x)
+
+
+# ---- functions and classes -----------------------------------------------------------------------
+
+
+def _constants(code: CodeType) -> list[Any]:
+    """A set among them has another order in each process."""
+    return [sorted(map(repr, c)) if isinstance(c, frozenset) else c for c in code.co_consts]
+
+
+def _of_function(x: FunctionType) -> list[Any]:
+    cells = [_cell(c) for c in x.__closure__ or ()]
+    names = dict.fromkeys(_read_by(x.__code__))
+    read = [(name, x.__globals__[name]) for name in names if name in x.__globals__]
+    return [x.__qualname__, x.__code__, x.__defaults__, x.__kwdefaults__, cells, read]
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None  # not filled yet
+
+
+def _read_by(code: CodeType) -> Iterator[str]:
+    """Names that it may read from its module, functions inside it too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _read_by(inner)
+
+
+_FIELDS = ("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__")
+
+
+def _of_class(x: type) -> list[Any]:
+    """Its bases, and what it defines itself."""
+    found: list[Any] = [x.__module__, x.__qualname__, *x.__bases__]
+    for name, value in sorted(vars(x).items()):
+        if isinstance(value, property):
+            value = [value.fget, value.fset]
+        elif isinstance(value, classmethod | staticmethod):
+            value = value.__func__
+        if isinstance(value, (*_PLAIN, FunctionType, tuple, list, dict)) and name not in _FIELDS:
+            found.append((name, value))
+    return found
+
+
+def _named(x: Any) -> list[Any]:
+    """Of what a library brings."""
+    module = str(getattr(x, "__module__", ""))
+    version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", "")
+    return [module, getattr(x, "__qualname__", x.__name__), str(version)]
+
+
+@functools.cache
+def _is_of_library(module: str | None) -> bool:
+    """Whether it is installed, or this package, which `sources` has."""
+    if module is None or module.partition(".")[0] == "aicf" or module in sys.builtin_module_names:
+        return True
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None:
+        return module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
+    places = (sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return any(Path(path).is_relative_to(place) for place in places)
+
+
+# ---- objects -------------------------------------------------------------------------------------
+
+
+def _of_object(x: Any) -> list[Any]:
+    kind = type(x)
+    if is_dataclass(x):
+        return [kind, [(f.name, getattr(x, f.name, None)) for f in fields(x)]]
+    held = getattr(x, "__dict__", None)
+    slots = [name for c in kind.__mro__ for name in _slots(c) if hasattr(x, name)]
+    if held is None and not slots:
+        if callable(x) and hasattr(x, "__name__"):
+            return _named(x)
+        raise NoFingerprint(f"{kind.__module__}.{kind.__qualname__} has no hash of its content")
+    return [kind, *((name, getattr(x, name)) for name in slots), *sorted((held or {}).items())]
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    found = vars(kind).get("__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(found)
