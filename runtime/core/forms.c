@@ -1,6 +1,8 @@
 /* The forms that are called once and forgotten: attempt, compute, explain. */
 #include "core.h"
 
+#include <aicf/explain.h>
+
 /* ---- the typed form -------------------------------------------------------------------------- */
 
 static aicf_status
@@ -293,12 +295,20 @@ form_unasked(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObj
 /* ---- explain --------------------------------------------------------------------------------- */
 
 static int
-add_line(PyObject *list, const char *text)
+add_line(void *list, const char *text)
 {
     PyObject *line = text_decoded(text);
     int added = line ? PyList_Append(list, line) : -1;
     Py_XDECREF(line);
     return added;
+}
+
+static int
+add_kernel(void *list, int index, bool fits, const char *line)
+{
+    (void)index;
+    (void)fits;
+    return add_line(list, line);
 }
 
 /* One line on what the tensors fail at, or one on each kernel. */
@@ -314,9 +324,8 @@ explain_lines(const frame *f, aicf_status status)
         aicf_status_describe(status, f->call, f->t, text, sizeof text);
         added = add_line(list, text);
     }
-    for (int i = 0; !early && added == 0 && i < f->op->kernel_count; i++) {
-        aicf_call_explain(f->t, f->call, i, text, sizeof text);
-        added = add_line(list, text);
+    if (added == 0 && !early) {
+        added = aicf_call_explain_each(f->t, f->call, add_kernel, list);
     }
     if (added < 0) {
         Py_CLEAR(list);

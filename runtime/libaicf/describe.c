@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <aicf/explain.h>
+
 #include "check.h"
 #include "condition.h"
 #include "param.h"
@@ -378,22 +380,33 @@ put_expression_fault(text *out, const subject *s)
         known ? s->op->dims[s->status.native].name : "a dim");
 }
 
+typedef struct told_kernels {
+    text *out;
+    int64_t demanded; /* the only one to speak of, or negative */
+    const char *before;
+} told_kernels;
+
+static int
+tell_misfit(void *context, int index, bool fits, const char *line)
+{
+    told_kernels *told = context;
+    bool asked = told->demanded < 0 || told->demanded == index;
+    if (asked && !fits && (told->demanded == index || !strstr(line, ": for "))) {
+        text_add(told->out, told->before);
+        text_add(told->out, line);
+        told->before = "; ";
+    }
+    return 0;
+}
+
 /* Why each kernel that could have run does not. */
 static void
 put_kernel_fault(text *out, const subject *s)
 {
-    char line[512];
-    const char *before = ": ";
+    told_kernels told = {out, s->status.native, ": "};
     text_put(out, "no kernel fits");
-    for (int i = 0; s->all && i < s->op->kernel_count; i++) {
-        if (s->status.native >= 0 && s->status.native != i) {
-            continue;
-        }
-        bool fits = aicf_call_explain(s->all, s->call, i, line, sizeof line);
-        if (!fits && (s->status.native == i || !strstr(line, ": for "))) {
-            text_put(out, "%s%s", before, line);
-            before = "; ";
-        }
+    if (s->all) {
+        aicf_call_explain_each(s->all, s->call, tell_misfit, &told);
     }
 }
 

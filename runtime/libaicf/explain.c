@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <aicf/explain.h>
+
 #include "condition.h"
 #include "param.h"
 #include "prepare.h"
@@ -61,13 +63,13 @@ static void
 put_fits(text *out, const aicf_op *op, const aicf_kernel *kernel)
 {
     const aicf_backend *backend = op->backends[kernel->backend].backend;
-    text_put(out, "fits");
+    text_add(out, "fits");
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
     if (backend->host) {
         __builtin_cpu_init();
         bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi2");
-        text_put(out, v3 ? " (x86-64-v3)" : " (baseline)");
+        text_add(out, v3 ? " (x86-64-v3)" : " (baseline)");
     }
 #else
     (void)backend;
@@ -84,7 +86,9 @@ put_verdict(text *out, const binding *b, const aicf_call *call, int index, fit f
     switch (found) {
     case FIT_YES: put_fits(out, op, kernel); break;
     case FIT_BACKEND:
-        text_put(out, "for %s, the tensors are on ", backend_name(op, kernel->backend));
+        text_add(out, "for ");
+        text_add(out, backend_name(op, kernel->backend));
+        text_add(out, ", the tensors are on ");
         text_device(out, call->device);
         break;
     case FIT_DTYPE: text_put(out, "not for %s", op->suffixes[call->variant]); break;
@@ -104,19 +108,28 @@ put_verdict(text *out, const binding *b, const aicf_call *call, int index, fit f
     }
 }
 
-static bool
-explain(const aicf_tensor *t, aicf_call *call, int index, text *out)
-{
+/* Of tensors that were read: what prepare found of them, and where it goes on from. */
+typedef struct reading {
+    aicf_call *call; /* a copy */
     binding b;
-    int backend, detail;
-    aicf_status status = prepare_checks(&b, t, call, &backend);
+    aicf_status status;
+    int backend;
+} reading;
 
-    if (status.kind) {
-        aicf_status_describe(status, call, t, out->at, out->left);
+/* One line, which begins with the kernel's name. Whether the kernel fits. */
+static bool
+put_kernel(reading *r, const aicf_tensor *t, int index, char *buffer, size_t size)
+{
+    int detail;
+    text out = text_begin(buffer, size);
+    text_add(&out, r->call->op->kernels[index].id);
+    text_add(&out, ": ");
+    if (r->status.kind) {
+        aicf_status_describe(r->status, r->call, t, out.at, out.left);
         return false;
     }
-    fit found = select_try(&b, call, backend, index, &detail);
-    put_verdict(out, &b, call, index, found, detail);
+    fit found = select_try(&r->b, r->call, r->backend, index, &detail);
+    put_verdict(&out, &r->b, r->call, index, found, detail);
     return found == FIT_YES;
 }
 
@@ -132,19 +145,50 @@ count_views(const aicf_call *call)
     return count;
 }
 
+/* Leaves no copy where there is no memory for one. */
+static void
+read_tensors(reading *r, const aicf_tensor *t, const aicf_call *call)
+{
+    r->call = malloc(aicf_call_bytes(call->op, count_views(call)));
+    if (r->call) {
+        memcpy(r->call, call, call->op->call_size);
+        r->status = prepare_checks(&r->b, t, r->call, &r->backend);
+    }
+}
+
+static bool
+put_no_memory(const aicf_call *call, int index, char *buffer, size_t size)
+{
+    text out = text_begin(buffer, size);
+    text_put(&out, "%s: out of host memory", call->op->kernels[index].id);
+    return false;
+}
+
 bool
 aicf_call_explain(const aicf_tensor *t, const aicf_call *call, int index, char *buffer, size_t size)
 {
-    text out = text_begin(buffer, size);
-    aicf_call *copy = malloc(aicf_call_bytes(call->op, count_views(call)));
-
-    text_put(&out, "%s: ", call->op->kernels[index].id);
-    if (!copy) {
-        text_put(&out, "out of host memory");
-        return false;
-    }
-    memcpy(copy, call, call->op->call_size);
-    bool fits = explain(t, copy, index, &out);
-    free(copy);
+    reading r;
+    read_tensors(&r, t, call);
+    bool fits =
+        r.call ? put_kernel(&r, t, index, buffer, size) : put_no_memory(call, index, buffer, size);
+    free(r.call);
     return fits;
+}
+
+int
+aicf_call_explain_each(
+    const aicf_tensor *t, const aicf_call *call, aicf_explained_fn tell, void *context)
+{
+    char line[1024];
+    reading r;
+    int answer = 0;
+
+    read_tensors(&r, t, call);
+    for (int i = 0; answer >= 0 && i < call->op->kernel_count; i++) {
+        bool fits = r.call ? put_kernel(&r, t, i, line, sizeof line)
+                           : put_no_memory(call, i, line, sizeof line);
+        answer = tell(context, i, fits, line);
+    }
+    free(r.call);
+    return answer;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 text
 text_begin(char *buffer, size_t size)
@@ -13,6 +14,16 @@ text_begin(char *buffer, size_t size)
     }
     *buffer = '\0';
     return (text){buffer, size};
+}
+
+void
+text_add(text *out, const char *what)
+{
+    size_t length = strlen(what), used = length < out->left ? length : out->left - 1;
+    memcpy(out->at, what, used);
+    out->at += used;
+    out->left -= used;
+    *out->at = '\0';
 }
 
 void
@@ -75,7 +86,7 @@ text_device(text *out, aicf_device device)
     if (!known || !names[device.type]) {
         text_put(out, "a device of unknown type %d", device.type);
     } else if (device.type == 1 && device.index == 0) {
-        text_put(out, "cpu");
+        text_add(out, "cpu");
     } else {
         text_put(out, "%s:%d", names[device.type], device.index);
     }

@@ -274,7 +274,7 @@ def test_reserved_ops_are_refused(opgen: Opgen, name: str, tmp_path: Path) -> No
 def test_runtime_symbols_are_known(opgen: Opgen) -> None:
     """symbols.c lists what the runtime's headers declare."""
     known = set(re.findall(r'"([a-zA-Z0-9_]+)",', (ROOT / "generator/symbols.c").read_text()))
-    for header in ("call", "tensor", "status", "backend", "dtype", "module", "kernel"):
+    for header in ("call", "tensor", "status", "backend", "dtype", "module", "kernel", "explain"):
         text = (ROOT / f"include/aicf/{header}.h").read_text()
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         declared = set(re.findall(r"\baicf_([a-z0-9]+(?:_[a-z0-9]+)+)\b", text))

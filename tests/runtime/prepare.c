@@ -3,6 +3,9 @@
 #include "rows.h"
 
 #include <math.h>
+#include <stdio.h>
+
+#include <aicf/explain.h>
 
 static float data[4096];
 static frame f;
@@ -743,11 +746,22 @@ TEST(texts_fit, "D4")
     }
 }
 
+/* Of a kernel among all: the line that it had alone. */
+static int
+is_said_alone(void *context, int index, bool fits, const char *line)
+{
+    char(*alone)[512] = context;
+    CHECK(!strcmp(alone[index], line));
+    CHECK(fits == (strstr(line, ": fits") != NULL));
+    return 0;
+}
+
 /* explain never disagrees: over many calls, the first kernel that it says fits is the one taken. */
 TEST(explain_agrees, "FAULT-16")
 {
     static const int64_t shapes[][2] = {{8, 8}, {8, 7}, {1, 7}, {3, 1}, {0, 8}, {2, 64}};
-    char text[512];
+    char text[512], alone[8][512];
+    CHECK(add_row.kernel_count <= 8);
     for (int code = 0; code < 6 * 6 * 2 * 3; code++) {
         int s = code % 6, u = code / 6 % 6, type = code / 36 % 2 + 1, shift = code / 72;
         aicf_tensor a = on(type, 0, tensor_of(AICF_F32, data + shift, 2, shapes[s], NULL));
@@ -768,9 +782,11 @@ TEST(explain_agrees, "FAULT-16")
         for (int k = 0; k < add_row.kernel_count; k++) {
             bool fits = aicf_call_explain(f.t, &f.call.head, k, text, sizeof text);
             CHECK(fits == (strstr(text, ": fits") != NULL));
+            snprintf(alone[k], sizeof alone[k], "%s", text);
             first = fits && first < 0 ? k : first;
         }
         CHECK_INT(first, status.kind ? -1 : f.call.head.kernel);
+        CHECK_INT(aicf_call_explain_each(f.t, &f.call.head, is_said_alone, alone), 0);
     }
 }
 

@@ -41,6 +41,7 @@ def declared() -> set[str]:
         for name in (
             "tensor.h",
             "call.h",
+            "explain.h",
             "cpu/convert.h",
             "cpu/openblas.h",
             "backend/cpu.h",

@@ -102,6 +102,8 @@ class Soft(_Text):
 
     def differs(self, other: Soft) -> str:
         """In words, for people: "driver 570.1, not 580.2"; "" where they are equal."""
+        if self == other:
+            return ""
         return ", ".join(
             f"{f.name} {getattr(self, f.name)}, not {getattr(other, f.name)}"
             for f in fields(self)

@@ -6,6 +6,7 @@ They are those of the row, in its order; what is legal the op's own module says.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,18 +38,15 @@ class Candidates:
         """Raises aicf_rt.Unsupported where the op takes no such operands. `deterministic` leaves
         out kernels whose bits differ from run to run."""
         row = request.row
+        names, fits, differing = _kernels(row)
         lines = row.explain(*request.tensors, **request.keywords())
-        if len(lines) != len(row.kernels) or not lines[0].startswith(f"{row.kernels[0].id}: "):
+        if len(lines) != len(names) or not lines[0].startswith(f"{names[0]}: "):
             raise _unsupported(row.name, lines[0])
-        for i in _differing(row) if deterministic else ():
-            if ": fits" in lines[i]:
-                lines[i] = f"{row.kernels[i].id}: its bits differ from run to run"
+        for i in differing if deterministic else ():
+            if lines[i].startswith(fits[i]):
+                lines[i] = f"{names[i]}: its bits differ from run to run"
         self.request, self._lines = request, lines
-        self.legal = tuple(
-            kernel.id
-            for kernel, line in zip(row.kernels, lines, strict=True)
-            if line.startswith(": fits", len(kernel.id))
-        )
+        self.legal = tuple(itertools.compress(names, map(str.startswith, lines, fits)))
 
     def __iter__(self) -> Iterator[Candidate]:
         for kernel, line in zip(self.request.row.kernels, self._lines, strict=True):
@@ -65,9 +63,12 @@ class Candidates:
 
 
 @functools.cache
-def _differing(row: Row) -> tuple[int, ...]:
-    """The places of the kernels that do not give the same bits at each run."""
-    return tuple(i for i, k in enumerate(row.kernels) if k.determinism != "bitwise")
+def _kernels(row: Row) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
+    """Their names; how the line of one begins that is legal; the places of those that do not give
+    the same bits at each run."""
+    names = tuple(k.id for k in row.kernels)
+    differing = tuple(i for i, k in enumerate(row.kernels) if k.determinism != "bitwise")
+    return names, tuple(f"{name}: fits" for name in names), differing
 
 
 def _unsupported(op: str, line: str) -> Exception:

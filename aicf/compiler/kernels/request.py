@@ -93,7 +93,7 @@ class Request:
     def variant(self) -> Variant | None:
         """The dtypes of the typed function that it is of."""
         dtypes = tuple(
-            (x[0] if isinstance(x, tuple) else x).dtype if x else None for x in self.tensors
+            [(x[0] if isinstance(x, tuple) else x).dtype if x else None for x in self.tensors]
         )
         return _variant(self.row, dtypes, dict(self.options).get("dtype"))
 
@@ -101,16 +101,19 @@ class Request:
         """What a choice among these kernels is kept for. Tuners and executors both come here."""
         sizes, orders, variant = [], [], self.variant()
         for p, x in zip(self.row.tensors, self.tensors, strict=True):
-            if x is not None:
-                each = x if isinstance(x, tuple) else (x,)
-                sizes.append(f"{p.name} {','.join(sizes_text(s.shape) for s in each)}")
-                orders.append(f"{p.name} {','.join(order_text(s.shape, s.strides) for s in each)}")
+            if isinstance(x, tuple):
+                sizes.append(f"{p.name} {','.join(sizes_text(s.shape) for s in x)}")
+                orders.append(f"{p.name} {','.join(order_text(s.shape, s.strides) for s in x)}")
+            elif x is not None:
+                shape = x.shape
+                sizes.append(f"{p.name} {sizes_text(shape)}")
+                orders.append(f"{p.name} {order_text(shape, x.strides)}")
         return Subject(
             self.row.name,
             variant.suffix if variant else "none",
             ", ".join(sizes),
             ", ".join(orders),
-            ", ".join(f"{name}={value}" for name, value in self.options),
+            ", ".join([f"{name}={value}" for name, value in self.options]),
             " ".join(among),
         )
 

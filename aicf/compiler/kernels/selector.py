@@ -125,9 +125,10 @@ class Selector:
     def stored(self, request: Request, among: Sequence[str]) -> list[Record]:
         """The records for a request that are valid here: those measured under the same conditions
         first, then the newest."""
-        known = self._known(request.row)
-        found = known.records.get(request.subject(among), []) if known.records else []
-        return sorted(found, key=lambda r: r.soft != self.soft)
+        records = self._known(request.row).records
+        if not records:
+            return []
+        return sorted(records.get(request.subject(among), ()), key=lambda r: r.soft != self.soft)
 
     def _choose(self, request: Request) -> Choice:
         found = Candidates(request, self.deterministic)
@@ -154,7 +155,9 @@ class Selector:
         """By the share of the roofline that a kernel reaches: as measured of it on the work nearest
         to this in size. What the work takes at best is the same for all."""
         measured = self._known(request.row).measured
-        best = work_of(request).seconds(self.device) * 1e6 if measured else 1.0
+        if not measured:  # the first one's
+            return Choice(found.legal[0], "scored", found, self.device)
+        best = work_of(request).seconds(self.device) * 1e6
         shares = {
             name: _share(measured.get(name), best, place) for place, name in enumerate(found.legal)
         }
