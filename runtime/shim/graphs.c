@@ -148,6 +148,9 @@ cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     int error = shim_enter(__func__);
     error = error ? error : begin(stream, mode);
+    if (!error) {
+        shim_bind();
+    }
     return (cudaError_t)shim_leave(error, __func__, "stream=%p mode=%d", (void *)stream, (int)mode);
 }
 
@@ -267,6 +270,7 @@ launch(cudaGraphExec_t made, cudaStream_t stream)
     if (shim_capturing(stream)) {
         return cudaErrorStreamCaptureUnsupported;
     }
+    shim_bind();
     play((nodes *)(void *)made, stream);
     return 0;
 }

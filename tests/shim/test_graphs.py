@@ -54,7 +54,7 @@ for given, used in ((None, 1), (0, 1), (7, 7)):
 
 @pytest.mark.promise("GRAPH-feed")
 def test_what_is_fed_is_that_of_each_launch(over: Over, ops: list[str]) -> None:
-    """Written over at once, many launches in flight; the copy comes first, on the launch's stream."""
+    """Written over at once, many launches in flight; the copy comes first, on their stream."""
     over(
         HEAD
         + """
@@ -113,5 +113,288 @@ for _ in range(3):  # a graph that goes leaves its slots to the next
         graph.launch(1 + i // 20 % 2 * 6)
     del graph
 assert check(shim.lines()) == 32
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-capture", "COMPILER-capture-first")
+def test_a_capture_as_the_first_call_of_a_process(over: Over, ops: list[str]) -> None:
+    """Of tensors that only claim to be there: nothing else touched CUDA before."""
+    over(
+        HEAD
+        + """
+graph = aicf_rt.capture([add.bind(fake(64), fake(64), fake(64))])
+assert graph.nodes == 1 and shim.failed() == [] and shim.launches() == []
+names = kinds()
+begin, end = names.index("cudaStreamBeginCapture"), names.index("cudaStreamEndCapture")
+assert not any(FORBIDDEN.match(name) for name in names[begin:end + 1]), names
+assert set(names[:begin]) <= {"cudaGetDevice", "cudaGetDeviceCount", "cudaDeviceGetAttribute",
+    "cudaStreamCreateWithFlags", "cudaGetDriverEntryPointByVersion", "cuDeviceGet",
+    "cuCtxGetDevice", "cuCtxGetId"}, names
+graph.launch()
+assert len(shim.launches()) == 1
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-capture")
+def test_what_a_launch_calls(over: Over, ops: list[str]) -> None:
+    """One question and the launch, or what the runtime asks besides; no error is left."""
+    over(
+        HEAD
+        + """
+import os
+a, b, c = take()
+graph = aicf_rt.capture([add.bind(a, b, c)] * 3)
+for _ in range(3):
+    graph.launch()
+shim.reset()
+shim.set_device(0)
+graph()
+shim.reset()
+shim.set_device(0)
+graph()
+names = [name for name in kinds() if name not in ("cudaSetDevice", "cudaLaunchKernel")]
+fast = os.environ["AICF_LAUNCH"] == "driver"
+assert names == (["cuCtxGetId"] if fast else ["cudaGetDevice"]) + ["cudaGraphLaunch"], names
+assert shim.lines("cudaGraphLaunch")[0].words.get("by") == ("driver" if fast else None)
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-capture")
+def test_workspaces_are_there_before_and_are_one(over: Over, ops: list[str]) -> None:
+    over(
+        HEAD
+        + """
+total = module("sum")
+def sums(n):
+    tensors = [aicf_rt.empty((4, n), "f32", "cuda"), aicf_rt.empty((4,), "f32", "cuda")]
+    call = total.bind(tensors[0], tensors[1], axes=(1,))
+    return call
+
+def bytes_of(call):
+    shim.reset()
+    call()
+    return [int(line.words["bytes"]) for line in shim.lines("cudaMallocAsync")]
+
+calls = [sums(1 << k) for k in range(3, 24)]
+sizes = [sum(bytes_of(call)) for call in calls]
+assert max(sizes) > 0, sizes
+shim.reset()
+graph = aicf_rt.capture(calls)
+taken = shim.lines("cudaMallocAsync")
+assert [int(line.words["bytes"]) for line in taken] == [max(sizes)]
+names = kinds()
+order = ["cudaMallocAsync", "cudaStreamSynchronize", "cudaStreamBeginCapture",
+         "cudaStreamEndCapture"]
+assert [name for name in names if name in order] == order, names
+shim.reset()
+graph.launch(7)
+small = [call for call, size in zip(calls, sizes) if size < max(sizes)]
+assert graph.update(small) == "instantiated"
+assert not {"cudaMallocAsync", "cudaFreeAsync"} & set(kinds())  # what there is will do
+del graph
+freed = shim.lines("cudaFreeAsync")
+assert [line.stream for line in freed] == [7], freed  # behind the last launch
+assert freed[0].words["memory"] == taken[0].words["memory"]
+# Where there is no memory, nothing is captured and nothing is left.
+shim.reset()
+shim.fails("cudaMallocAsync", 2)
+try:
+    aicf_rt.capture(calls)
+except aicf_rt.CudaError as e:
+    assert "cudaErrorMemoryAllocation" in str(e), e
+else:
+    raise AssertionError
+assert shim.count(b"cudaStreamBeginCapture") == 0 and shim.last_error() == 0
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-update", "COMPILER-update-refused")
+def test_updates(over: Over, ops: list[str]) -> None:
+    """Changed where that can be, made anew where not; what was refused is not asked for again."""
+    over(
+        HEAD
+        + """
+a, b, c = take()
+d, e, f = take(n=128)
+graph = aicf_rt.capture([add.bind(a, b, c), relu.bind(c, a)])
+assert graph.update([add.bind(d, e, f), relu.bind(f, d)]) == "updated"
+assert graph.update([(a, b), relu.bind(c, a)]) == "instantiated"  # a copy is no launch
+assert graph.nodes == 2
+assert graph.update([add.bind(a, b, c)] * 3) == "instantiated" and graph.nodes == 3
+shim.reset()
+graph.launch()
+assert len(shim.launches()) == 3
+
+# Refused where it looks alike: asked once for each pair, and at last never.
+shim.reset()
+shim.fails("cudaGraphExecUpdate", 910)
+pairs = [[add.bind(a, b, c)] * 2, [relu.bind(a, b)] * 2]
+assert [graph.update(pairs[i % 2]) for i in range(12)] == ["instantiated"] * 12
+assert shim.count(b"cudaGraphExecUpdate") == 3  # from three, and both ways between the two
+assert shim.last_error() == 0
+made, gone = shim.count(b"cudaGraphInstantiate"), shim.count(b"cudaGraphExecDestroy")
+assert made == gone == 12
+shim.reset()
+for n in range(1, 40):
+    graph.update([add.bind(a, b, c)] * n)
+assert shim.count(b"cudaGraphExecUpdate") <= 16
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-failure")
+def test_a_capture_that_fails(over: Over, ops: list[str]) -> None:
+    """The reason and the call come up; the stream is usable, no error is left, nothing ran."""
+    over(
+        HEAD
+        + """
+a, b, c = take()
+calls = [add.bind(a, b, c), relu.bind(c, a), relu.bind(a, b)]
+graph = aicf_rt.capture(calls)
+
+def refused(do, *words):
+    before = shim.live()
+    try:
+        do()
+    except aicf_rt.CudaError as e:
+        for word in words:
+            assert word in str(e), (word, str(e))
+        found = e
+    else:
+        raise AssertionError(words)
+    ran = [line for line in shim.launches() if line.words["error"] == "0"]
+    assert shim.last_error() == 0 and ran == [] and shim.live() == before
+    begun = shim.count(b"cudaStreamBeginCapture") - len(
+        [x for x in shim.lines("cudaStreamBeginCapture") if x.words["error"] != "0"])
+    assert shim.count(b"cudaStreamEndCapture") == begun
+    assert shim.count(b"cudaGraphDestroy") == len(
+        [x for x in shim.lines("cudaStreamEndCapture") if x.words["error"] == "0"])
+    shim.reset()
+    return found
+
+again = lambda: graph.update(calls)
+anew = lambda: aicf_rt.capture(calls)
+for do in (anew, again):
+    shim.reset()
+    shim.fails("cudaStreamBeginCapture", 900)
+    refused(do, "capture: cudaErrorStreamCaptureUnsupported")
+    shim.fails("cudaStreamEndCapture", 901)
+    refused(do, "cudaErrorStreamCaptureInvalidated", "does not allow")
+    shim.fails("cudaGraphInstantiate", 2)
+    if do is anew:
+        refused(do, "capture: cudaErrorMemoryAllocation")
+    shim.reset()
+    shim.fails("cudaLaunchKernel", 701, 1)
+    found = refused(do, "add", "701", "capture() stopped at item 0 of 3: nothing was launched")
+    assert found.item == 0 and found.op == "add" and found.kernel
+    calls[2] = relu.bind(*take(2, 1 << 20))
+    shim.fails("cudaLaunchKernel", 1, 2)
+    refused(do, "capture() stopped at item 0 of 3")
+# The graph is as it was, and what fails at its launch is told.
+graph.launch()
+assert len(shim.launches()) == 3
+shim.reset()
+shim.fails("cudaGraphLaunch", 719)
+try:
+    graph.launch()
+except aicf_rt.CudaLost as e:
+    assert str(e).startswith("launch: cudaErrorLaunchFailure (719)"), e
+else:
+    raise AssertionError
+shim.reset()
+aicf_rt.capture(calls).launch()
+assert len(shim.launches()) == 3 and shim.failed() == []
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-refuses")
+def test_what_is_no_graph(over: Over, ops: list[str]) -> None:
+    over(
+        HEAD
+        + """
+import numpy as np
+a, b, c = take()
+x, y, z = take(device="cuda:1")
+h, i, j = take(device="cpu")
+one = add.bind(a, b, c)
+graph = aicf_rt.capture([one])
+host = np.zeros(64, np.float32)
+large, deep = aicf_rt.empty((1 << 15,), "f32", "cuda"), np.zeros(1 << 15, np.float32)
+
+class Broken:
+    def __cuda_stream__(self):
+        raise KeyError(5)
+
+def raises(kind, words, do):
+    shim.reset()
+    try:
+        do()
+    except kind as e:
+        assert words in str(e), (words, str(e))
+        assert shim.launches() == [] and not shim.count(b"cudaStreamBeginCapture"), e
+        return e
+    raise AssertionError(words)
+
+U, T, V = aicf_rt.Unsupported, TypeError, ValueError
+for take_in in (aicf_rt.capture, graph.update):
+    for wrong in (None, 1, "add", {1: one}, iter([one]), one):
+        raises(T, "takes a list or tuple of calls, not a", lambda: take_in(wrong))
+    for wrong in (None, add, (a,), (a, b, c), [a, b], a, graph, object()):
+        raises(T, "item 1 is a", lambda: take_in([one, wrong]))
+    e = raises(U, "capture: item 1, add: it runs on cpu, which has no graphs",
+               lambda: take_in([one, add.bind(h, i, j)]))
+    assert (e.op, e.item) == ("add", 1)
+    raises(U, "item 1, add: it is on cuda:1, and those before it are on cuda:0",
+           lambda: take_in([one, add.bind(x, y, z)]))
+    raises(U, "item 1, copy: one side of it is on the host", lambda: take_in([one, (host, a)]))
+    raises(U, "copy: out: its shape is not that of source",
+           lambda: take_in([(a, take(1, 65)[0])]))
+    raises(U, "copy: out: it overlaps source", lambda: take_in(
+        [(aicf_rt.view(a, (32,), offset=64), aicf_rt.view(a, (32,)))]))
+    raises(U, "copy: out: it is on another device", lambda: take_in([(a, x)]))
+    raises(T, "", lambda: take_in([(a, None)]))
+    raises(U, "it was bound with another stream= than item 0",
+           lambda: take_in([one, add.bind(a, b, c, stream=7)]))
+raises(U, "update: the calls are on another device", lambda: graph.update([add.bind(x, y, z)]))
+raises(U, "or one of the two launches nothing", lambda: graph.update([]))
+raises(U, "or one of the two launches nothing", lambda: aicf_rt.capture([]).update([one]))
+for wrong in (1, a, [host, a], (host,), (host, a, a)):
+    raises(T, "feed is a tuple", lambda: aicf_rt.capture([one], feed=wrong))
+raises(U, "feed: it is a pair (host, out)", lambda: aicf_rt.capture([one], feed=(a, host)))
+raises(U, "feed: it is a pair (host, out)", lambda: aicf_rt.capture([one], feed=(a, b)))
+raises(U, "feed: out is on another device", lambda: aicf_rt.capture([one], feed=(host, x)))
+raises(U, "feed: it is of 64 KiB at most", lambda: aicf_rt.capture([one], feed=(deep, large)))
+raises(U, "copy: out: its dtype is not", lambda: aicf_rt.capture(
+    [one], feed=(np.zeros(64, np.int32), a)))
+raises(T, "", lambda: aicf_rt.capture())
+raises(T, "", lambda: aicf_rt.capture([one], None))
+raises(T, "", lambda: aicf_rt.capture([one], fed=None))
+for wrong in (-1, True, 1.0, "7", (0, 7), object(), 2**64):
+    raises(T, "launch: stream", lambda: graph.launch(wrong))
+raises(KeyError, "5", lambda: graph.launch(Broken()))
+raises(T, "launch() takes a stream at most", lambda: graph.launch(1, 2))
+raises(T, "launch() takes a stream at most", lambda: graph.launch(1, stream=2))
+raises(T, "launch() takes stream=, not streams=", lambda: graph.launch(streams=2))
+raises(T, "", lambda: graph(streams=2))
+raises(T, "", lambda: aicf_rt.Graph())
+raises(T, "", lambda: type("Mine", (aicf_rt.Graph,), {}))
+import copy, pickle
+raises(T, "it stands for memory", lambda: copy.copy(graph))
+raises(T, "it stands for memory", lambda: pickle.dumps(graph))
+# What launches nothing is a graph of nothing, wherever it is.
+empty = [aicf_rt.empty((0,), "f32", "cuda") for _ in range(3)]
+for calls in ([], (), [add.bind(*empty)], [(empty[0], empty[1])]):
+    nothing = aicf_rt.capture(calls)
+    shim.reset()
+    nothing.launch()
+    nothing(stream=7)
+    assert shim.lines() == [] and (nothing.nodes, nothing.device) == (0, None), calls
+assert repr(graph) == "<aicf_rt.Graph of 1 calls, 1 nodes on cuda:0>", graph
+graph.launch()
 """
     )

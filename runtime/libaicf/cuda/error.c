@@ -61,6 +61,9 @@ static const struct {
     {cudaErrorStreamCaptureUnsupported,
      "The stream is being captured into a graph, which does not allow "
      "this"},
+    {cudaErrorStreamCaptureInvalidated,
+     "While the stream was captured its thread did what a capture does not allow: to wait, or to "
+     "take memory"},
 };
 
 bool
