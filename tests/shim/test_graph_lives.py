@@ -1,0 +1,290 @@
+"""Graphs beside threads, forks, the garbage collection and the end of a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime import building
+from shim.conftest import Over
+from shim.test_graphs import HEAD
+
+
+@pytest.mark.promise("GRAPH-lives")
+def test_what_a_graph_keeps(over: Over, ops: list[str]) -> None:
+    """Calls as they were and their memory, until it goes or has others; what cycles is found."""
+    over(
+        HEAD
+        + """
+import numpy as np
+a, b, c, d = take(4)
+call = add.bind(a, b, c)
+graph = aicf_rt.capture([call, (c, d)])
+shim.reset()
+call.set(a=b, b=b)
+x, y, z = take(3, 128)
+call.set(a=x, b=y, out=z)  # the graph's is another
+del a, b, c, d
+gc.collect()
+assert shim.lines("cudaFreeAsync") == []
+graph.launch(7)
+assert len(shim.launches()) == 1
+shim.reset()
+update = graph.update([call, (y, z)])
+assert len(shim.lines("cudaFreeAsync")) == 4, update
+del call, x, y, z
+gc.collect()
+assert len(shim.lines("cudaFreeAsync")) == 4
+weak = weakref.ref(graph)
+shim.reset()
+del graph
+assert weak() is None and len(shim.lines("cudaFreeAsync")) == 3
+assert kinds().index("cudaGraphExecDestroy") < kinds().index("cudaFreeAsync")
+
+class Array(np.ndarray):
+    pass
+def cycle():
+    host = np.zeros(4, np.float32).view(Array)
+    host.graph = aicf_rt.capture([tuple(take(2, 4))], feed=(host, take(1, 4)[0]))
+    host.graph.launch()
+    return weakref.ref(host.graph)
+found = [cycle() for _ in range(3)]
+gc.collect()
+assert [w() for w in found] == [None] * 3
+
+# A list that holds its graph, by what it was captured from.
+tensors = take(2)
+class Owner(list):
+    pass
+owner = Owner()
+bound = relu.bind(*tensors)
+owner.append(aicf_rt.capture([bound]))
+weak = weakref.ref(owner)
+owner.append(owner)
+del owner
+gc.collect()
+assert weak() is None
+before = shim.live()
+for _ in range(200):
+    graph = aicf_rt.capture([bound, tuple(tensors)], feed=(np.zeros(64, np.float32), tensors[0]))
+    graph.launch()
+    graph.update([bound])
+del graph
+assert shim.live() == before
+made, gone = shim.count(b"cudaGraphInstantiate"), shim.count(b"cudaGraphExecDestroy")
+assert made + 1 == gone, (made, gone)  # and the first
+streams = shim.lines("cudaStreamCreateWithFlags")
+assert streams == [], [line.text for line in streams]  # one serves all captures
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-lives", "COMPILER-capture-devices")
+def test_a_capture_beside_work_of_others(over: Over, ops: list[str]) -> None:
+    """On cuda:1, while another thread waits, allocates and launches on cuda:0: a capture forbids
+    that to its own thread alone."""
+    over(
+        HEAD
+        + """
+shim.delay(b"cudaStreamBeginCapture", 0.2)
+shim.delay(b"cudaStreamEndCapture", 0.2)
+there = [aicf_rt.empty((64,), "f32", "cuda:1") for _ in range(3)]
+call = add.bind(*there)
+call()
+done, failed, ticks = [], [], []
+def work():
+    try:
+        while not done:
+            a, b, c = take()
+            add.bind(a, b, c)()
+            aicf_rt.synchronize("cuda:0")
+            ticks.append(len([x for x in shim.lines("cudaStreamBeginCapture")])
+                         - len(shim.lines("cudaStreamEndCapture")))
+    except BaseException as e:
+        failed.append(e)
+        raise
+thread = threading.Thread(target=work)
+thread.start()
+while 1 not in ticks:  # until some work went on within a capture
+    graph = aicf_rt.capture([call] * 4)
+    assert graph.device == "cuda:1" and shim.device() == 0
+    graph.launch()
+    shim.lines()
+done.append(1)
+thread.join()
+assert not failed
+launched = shim.lines("cudaGraphLaunch")
+assert launched and {line.device for line in launched} == {1}
+# What the thread itself does within, none of us does: it would end the capture.
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-lives")
+def test_many_threads(over: Over, ops: list[str]) -> None:
+    """Captures beside each other are on streams of their own; one graph that all launch and update
+    is launched by one at a time."""
+    over(
+        HEAD
+        + """
+import numpy as np
+shared = take()
+host = np.zeros(64, np.float32)
+graph = aicf_rt.capture([add.bind(*shared)], feed=(host, shared[0]))
+start, failed = threading.Barrier(4), []
+def work(k):
+    try:
+        mine = take()
+        call = add.bind(*mine)
+        start.wait()
+        for i in range(60):
+            if i % 5 == k:
+                graph.update([call, call][: 1 + i % 2])
+            graph.launch(1 + 6 * (i % 2))
+            own = aicf_rt.capture([call, tuple(mine[:2])])
+            own.launch(20 + k)
+    except BaseException as e:
+        failed.append(repr(e))
+threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+assert [x for x in shim.failed() if "GraphExecUpdate" not in x and "LastError" not in x] == []
+open_now = {}
+for line in shim.lines("cudaStreamBeginCapture", "cudaStreamEndCapture"):
+    stream = line.words["stream"]
+    assert open_now.get(stream, False) == (line.name == "cudaStreamEndCapture"), line.text
+    open_now[stream] = line.name == "cudaStreamBeginCapture"
+assert len(open_now) <= 5 and not any(open_now.values()), open_now
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-lives", "S7")
+def test_what_is_slow_lets_others_run(over: Over, ops: list[str]) -> None:
+    """A capture, an update, the first launch, and one that waits for slots."""
+    over(
+        HEAD
+        + """
+import time
+import numpy as np
+def beside(do, *calls):
+    for call in calls:
+        shim.delay(call, 0.3)
+    ticks, end = [], []
+    def tick():
+        while not end:
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.monotonic()
+    do()
+    finish = time.monotonic()
+    end.append(1)
+    thread.join()
+    for call in calls:
+        shim.delay(call, 0.0)
+    assert finish - begin > 0.29
+    within = [t for t in ticks if begin + 0.05 < t < finish - 0.05]
+    assert len(within) > 3, (calls, len(within))
+a, b, c = take()
+call = add.bind(a, b, c)
+graph = aicf_rt.capture([call], feed=(np.zeros(64, np.float32), a))
+beside(lambda: aicf_rt.capture([call]), b"cudaGraphInstantiate")
+beside(lambda: graph.update([call]), b"cudaGraphExecUpdate")
+beside(aicf_rt.capture([call]).launch, b"cudaGraphLaunch", b"cuGraphLaunch")
+for _ in range(32):
+    graph.launch()
+beside(graph.launch, b"cudaEventSynchronize")
+"""
+    )
+
+
+HOLD = """
+from shim.steer import *
+import builtins, gc, os, sys
+import numpy as np
+add = module("add")
+tensors = [aicf_rt.empty((64,), "f32", "cuda") for _ in range(4)]
+host = np.zeros(64, np.float32)
+graphs = [aicf_rt.capture([add.bind(t, t, t)], feed=(host, t)) for t in tensors]
+cycle = [graphs[0]]
+cycle.append(cycle)
+builtins.kept, sys.kept = graphs[1], graphs[2]
+class Late:
+    def __init__(self, graph):
+        self.graph = graph
+    def __del__(self):
+        self.graph.launch()
+late = Late(graphs[3])
+for graph in graphs:
+    graph.launch()
+"""
+
+
+@pytest.mark.promise("GRAPH-lives", "PROCESS-exit")
+@pytest.mark.parametrize("end", ["falls off", "raises", "os._exit"])
+def test_the_end_with_graphs_in_flight(
+    package: Path, ops: list[str], tmp_path: Path, end: str
+) -> None:
+    """Nothing is waited for, and the status is right."""
+    log = tmp_path / "log"
+    last = {"falls off": "pass", "raises": "raise KeyError(5)", "os._exit": "os._exit(6)"}[end]
+    waits = "".join(
+        f"shim.delay(b'{call}', 60)\n"
+        for call in ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize")
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", HOLD + waits + last],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(package), str(building.ROOT / "tests")]),
+            "AICF_SHIM_LOG": str(log),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == {"falls off": 0, "raises": 1, "os._exit": 6}[end], done.stderr
+    assert (done.stderr == "") == (end != "raises"), done.stderr
+    called = [line.split()[0] for line in log.read_text(encoding="utf-8").splitlines()]
+    assert called.count("cudaGraphLaunch") >= 4
+    assert called.count("cudaGraphExecDestroy") <= 4
+
+
+@pytest.mark.promise("GRAPH-lives", "PROCESS-fork")
+def test_a_forked_child(over: Over, ops: list[str], tmp_path: Path) -> None:
+    """It drops the parent's graphs and cannot launch or capture, without a call of CUDA's."""
+    over(
+        HOLD.removeprefix("\nfrom shim.steer import *")
+        + """
+open(os.environ["AICF_SHIM_LOG"], "w").close()
+child = os.fork()
+if child == 0:
+    told = []
+    for do in (graphs[0].launch, lambda: graphs[0].update(graphs[0].calls),
+               lambda: aicf_rt.capture(graphs[0].calls)):
+        try:
+            do()
+        except aicf_rt.CudaError as e:
+            told.append("forked after CUDA was used" in str(e))
+    late.graph = aicf_rt.capture([])
+    del late, graph, graphs, cycle, builtins.kept, sys.kept, do
+    gc.collect()
+    sys.exit(3 if told == [True] * 3 else 4)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert status == 3, status
+told = open(os.environ["AICF_SHIM_LOG"]).read()
+assert told == "", told
+graphs[0].launch()
+""",
+        AICF_SHIM_LOG=str(tmp_path / "log"),
+    )
