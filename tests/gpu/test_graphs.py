@@ -24,12 +24,19 @@ LIMIT = 300.0  # seconds for a share
 
 
 @pytest.mark.gpu
-@pytest.mark.promise("S8", "ROWS-kernels")
-@pytest.mark.parametrize("way", [*(f"driver {i}" for i in range(SHARES)), "runtime"])
+@pytest.mark.promise("S8", "ROWS-kernels", "GRAPH-capture", "COMPILER-capture-first")
+@pytest.mark.parametrize(
+    "way", [f"{name} {i}" for name in ("driver", "ours") for i in range(SHARES)] + ["runtime"]
+)
 def test_captures(way: str) -> None:
-    """Every op past the CUDA runtime, some through it: one process, which forks one an op."""
+    """Every op past the CUDA runtime, some through it: one process, which forks one an op. In
+    torch's graphs, and in ours."""
     ops = tuple(SOME) if way == "runtime" else OPS[int(way.split()[1]) :: SHARES]
     wanted = {op: [*EVERY, *SOME.get(op, ())] for op in ops}
+    if way.startswith("ours"):
+        wanted = {op: ["by us"] for op in ops}
+    if way == "runtime":
+        wanted = {op: [*names, "by us"] for op, names in wanted.items()}
     environment = {"AICF_LAUNCH": "runtime"} if way == "runtime" else {}
     code = "from gpu.capturing import main; main()"
     process = Process(code, json.dumps(wanted), **environment)

@@ -1,0 +1,185 @@
+"""Graphs of aicf_rt on a GPU: numbers that are fed, updates, streams, threads, devices."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.gpu]
+
+LAUNCHES = 1000
+
+
+def ones(rt: Any, count: int = 4, value: float = 1.0, device: str = "cuda") -> Any:
+    """As f32; so many that a launch of many calls takes its time."""
+    made = rt.empty((count,), "f32", device)
+    rt.copy(np.full(count, value, "f4"), made)
+    return made
+
+
+def values(rt: Any, tensor: Any) -> list[float]:
+    found = np.empty(tensor.shape, "f4")
+    rt.synchronize(tensor.device)
+    rt.copy(tensor, found)
+    return sorted(set(found.tolist()))
+
+
+FIRST = """
+    import numpy as np
+    import aicf_cuda.add as add
+    import aicf_rt
+    tensors = [aicf_rt.empty((1000,), "f32", "cuda") for _ in range(3)]
+    graph = aicf_rt.capture([add.bind(*tensors), add.bind(tensors[2], tensors[1], tensors[2])])
+    for i in range(2):
+        aicf_rt.copy(np.full(1000, i + 1.0, "f4"), tensors[i])
+    graph.launch()
+    found = np.empty(1000, "f4")
+    aicf_rt.copy(tensors[2], found)
+    print(graph.nodes, sorted(set(found.tolist())))
+"""
+
+
+@pytest.mark.promise("COMPILER-capture-first")
+@pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
+def test_a_capture_as_the_first_work_of_a_process(start: Any, loading: str) -> None:
+    """No kernel was loaded before, nor a stream used."""
+    assert start(FIRST, CUDA_MODULE_LOADING=loading).output().strip() == "2 [5.0]"
+
+
+@pytest.mark.promise("GRAPH-feed", "GRAPH-capture")
+def test_a_thousand_launches_with_a_number_each(add: Any, rt: Any) -> None:
+    """Queued without waiting, on two streams; each is written over as soon as it was fed."""
+    number, total, other = (ones(rt, value=0.0) for _ in range(3))
+    host = np.zeros(4, "f4")
+    slow = [add.bind(ones(rt, 1 << 22), ones(rt, 1 << 22), ones(rt, 1 << 22))] * 4
+    graph = rt.capture([*slow, add.bind(total, number, total), (total, other)], feed=(host, number))
+    assert graph.nodes == 6
+    side = rt.Stream("cuda")
+    for i in range(LAUNCHES):
+        host[:] = i
+        graph.launch(side if i // 50 % 2 else None)
+        host[:] = -1e6
+    rt.synchronize("cuda", side)
+    want = [float(sum(range(LAUNCHES)))]
+    assert (values(rt, total), values(rt, other)) == (want, want)
+
+
+@pytest.mark.promise("GRAPH-update")
+def test_updates_while_it_runs(add: Any, rt: Any) -> None:
+    """Launches on their way go on with what was; a graph that is let go runs to its end."""
+    a, b = ones(rt, 1 << 22, 1.0), ones(rt, 1 << 22, 2.0)
+    outs = [ones(rt, 1 << 22, 0.0) for _ in range(20)]
+    graph = rt.capture([add.bind(a, b, outs[0])] * 5)
+    graph.launch()
+    for k, out in enumerate(outs[1:], 1):
+        inputs = (a, b) if k % 2 else (b, b)
+        assert graph.update([add.bind(*inputs, out)] * 5) == "updated"
+        graph.launch()
+    assert graph.update([add.bind(a, a, outs[0]), (a, b)]) == "instantiated"
+    assert graph.nodes == 2
+    graph.launch()
+    del graph
+    rt.synchronize("cuda")
+    assert values(rt, outs[0]) == [2.0]
+    assert values(rt, b) == [1.0]
+    assert [values(rt, out) for out in outs[1:]] == [[3.0 if k % 2 else 4.0] for k in range(1, 20)]
+
+
+@pytest.mark.promise("GRAPH-lives", "COMPILER-capture-devices")
+def test_a_capture_beside_work_of_another_thread(add: Any, rt: Any) -> None:
+    """Which allocates, waits and copies meanwhile: on another device, where there is one."""
+    try:
+        device = rt.empty((1,), "f32", "cuda:1").device
+    except rt.CudaError:
+        device = "cuda:0"
+    done: list[bool] = []
+    failed: list[BaseException] = []
+    worked = 0
+
+    def work() -> None:
+        nonlocal worked
+        try:
+            while not done:
+                a = ones(rt, 1000)
+                add.bind(a, a, a)()
+                rt.synchronize("cuda:0")
+                assert values(rt, a) == [2.0]
+                worked += 1
+        except BaseException as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        graphs = 0
+        while (graphs < 50 or worked < 50) and not failed:
+            a, out = ones(rt, 1000, device=device), ones(rt, 1000, device=device)
+            graph = rt.capture([add.bind(a, a, out)] * 20)
+            graph.launch()
+            assert graph.device == device
+            assert values(rt, out) == [2.0]
+            graphs += 1
+    finally:
+        done.append(True)
+        thread.join()
+    assert not failed, failed
+
+
+@pytest.mark.promise("GRAPH-failure")
+def test_a_failure_leaves_nothing_behind(add: Any, rt: Any) -> None:
+    """A launch into a capture of somebody else's."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(4, device="cuda")
+    a, out = ones(rt), ones(rt, value=0.0)
+    graph = rt.capture([add.bind(a, a, out)])
+    other = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        other.capture_begin(capture_error_mode="thread_local")
+        stream = torch.cuda.current_stream()
+        x.add_(1)
+        try:
+            graph.launch(stream)
+            launched = True
+        except rt.CudaError as e:
+            launched = False
+            assert "apture" in str(e)
+        try:
+            other.capture_end()
+        except RuntimeError:
+            assert not launched
+    torch.cuda.synchronize()
+    rt.capture([add.bind(a, a, out)]).launch()
+    assert values(rt, out) == [2.0]
+    assert x.mul_(2).tolist() == [2.0] * 4
+
+
+@pytest.mark.guests("torch")
+@pytest.mark.promise("GRAPH-capture", "COMPILER-capture-moved")
+def test_torchs_streams_and_memory(add: Any, rt: Any) -> None:
+    """Launched where torch works; memory that torch moved is refused until the graph has it."""
+    torch = pytest.importorskip("torch")
+    a, b = torch.ones(1 << 22, device="cuda"), torch.ones(1 << 22, device="cuda")
+    out = torch.zeros(1 << 22, device="cuda")
+    call = add.bind(a, b, out)
+    graph = rt.capture([call])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    for stream, value in ((torch.cuda.current_stream(), 2.0), (side, 5.0), (side, 7.0)):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(2_000_000)
+            a.fill_(value)
+            graph.launch()
+            found = out.clone()
+        stream.synchronize()
+        assert found.unique().tolist() == [value + 1]
+    torch.cuda.current_stream().wait_stream(side)
+    b.resize_(1 << 23).fill_(10)
+    with pytest.raises(rt.Unsupported, match="b: its memory was resized after it was bound"):
+        graph.launch()
+    call.set(b=b[: 1 << 22])
+    assert graph.update([call]) == "updated"
+    graph.launch()
+    assert out.unique().tolist() == [17.0]
