@@ -6,6 +6,7 @@ copied, and nothing about any op.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
@@ -48,6 +49,7 @@ class AicfBackend:
         self.table = table or Table.default()
         self.strict = strict
         self._report = Report()
+        self._stream: Any = None
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -184,7 +186,18 @@ class AicfBackend:
     @property
     def stream(self) -> Any:
         """What `stream=` takes of the stream that this backend works on; None: the default."""
+        return self._stream
+
+    def current(self, tensors: Sequence[Any]) -> Callable[[], Any] | None:
+        """Says at each call on which stream a run with such tensors works, where this backend has
+        none of its own: the one that their framework works on. None: no framework is asked."""
         return None
+
+    def on(self, stream: Any) -> AicfBackend:
+        """The same backend with a stream; what ran and fell back is counted by this one."""
+        made = copy.copy(self)
+        made._stream = stream
+        return made
 
     def synchronize(self) -> None:
         """Waits for all that was launched."""

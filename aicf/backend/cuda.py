@@ -40,6 +40,7 @@ class CudaBackend(AicfBackend):
         framework. Raises DriverError where there is no such device."""
         super().__init__(table, strict=strict)
         self._driver = driver.Driver(index)
+        self._index = index
         self.device = f"cuda:{index}"
         self._stream = stream
 
@@ -57,9 +58,7 @@ class CudaBackend(AicfBackend):
     def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> Any:
         import aicf_rt
 
-        if not hasattr(aicf_rt, "capture"):
-            return super().capture(work, feed)
-        return aicf_rt.capture(list(work), feed=feed)
+        return aicf_rt.capture(list(work), feed=feed) if feed else aicf_rt.capture(list(work))
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -112,9 +111,19 @@ class CudaBackend(AicfBackend):
 
     # ---- the device ----------------------------------------------------------------------------
 
-    @property
-    def stream(self) -> Any:
-        return self._stream
+    def current(self, tensors: Sequence[Any]) -> Callable[[], Any] | None:
+        packages = [type(x).__module__.partition(".")[0] for x in tensors]
+        found = next((p for p in packages if p in ("torch", "cupy")), None)
+        if self._stream is not None or found is None:
+            return None
+        if found == "torch":
+            import torch
+
+            ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # of builds for CUDA
+            return ask and (lambda: ask(self._index) or None)
+        import cupy
+
+        return lambda: cupy.cuda.get_current_stream().ptr or None
 
     def synchronize(self) -> None:
         import aicf_rt

@@ -419,3 +419,44 @@ def test_replayed_ops_have_ranges_by_their_lines(monkeypatch: pytest.MonkeyPatch
     nodes = [n for n in run.graph.nodes if not n.is_view]
     assert [text.split()[0] for text in seen] == [n.op for n in nodes]
     assert all(text.endswith(str(n.loc)) for text, n in zip(seen, nodes, strict=True))
+
+
+@pytest.mark.promise("COMPILER-run-streams")
+@pytest.mark.parametrize("mode", ["eager", "replay", "graph"])
+def test_a_run_works_on_the_stream_of_its_framework(mode: Any) -> None:
+    """All of it: calls, copies and memory of a program are on the one that is current when it runs;
+    each stream has a program of its own."""
+    used: list[Any] = []
+
+    class Streams(NullBackend):
+        now: Any = None
+
+        def current(self, tensors: Any) -> Any:
+            return lambda: Streams.now
+
+        def call(self, op: str, *args: Any, **options: Any) -> Any:
+            used.append(self.stream)
+            return super().call(op, *args, **options)
+
+        def run(self, calls: Any, names: Any = ()) -> None:
+            used.append(self.stream)
+            super().run(calls, names)
+
+        def empty(self, shape: Any, dtype: str) -> Any:
+            used.append(self.stream)
+            return super().empty(shape, dtype)
+
+        def capture(self, work: Any, feed: Any = None) -> Any:
+            used.append(self.stream)
+            return super().capture(work, feed)
+
+    backend = Streams()
+    run = ExecutorV2(aicf.trace(lambda x: (x + x) * x, "f32[3]"), backend, mode=mode)
+    x = backend.empty((3,), "f32")
+    for stream in (None, 7, 7, 9, None, 7):
+        Streams.now = stream
+        used.clear()
+        run(x)
+        assert set(used) == {stream}
+    assert len(run._bounds) == 3
+    assert sum(launch.op == "mul" for launch in backend.launches) == 6

@@ -30,33 +30,36 @@ class Runner(Protocol):
 
 class Bound:
     """`make` gives the runner, for all that the first run was given, by value of `graph`; `name` is
-    what the symbols are."""
+    what the symbols are; `backend` works on the stream that the run works on."""
 
     def __init__(
-        self, graph: Graph, name: str, make: Callable[[Bound, dict[Value, Any]], Runner]
-    ) -> None:
-        self.graph, self.name, self._make = graph, name, make
+        self, graph: Graph, name: str, backend: Any,
+        make: Callable[[Bound, dict[Value, Any]], Runner],
+    ) -> None:  # fmt: skip
+        self.graph, self.name, self.backend, self._make = graph, name, backend, make
         self.runner: Runner | None = None
         self._apart = Apart(graph)
         self._version = -1  # of the params that the runner has
         self._is_given = False  # what follows is what the runner has
-        self._inputs: tuple[Any, ...] = ()
+        self.inputs: tuple[Any, ...] = ()
         self._order = tuple(graph.inputs)
-        self._named: dict[str, Any] = {}
+        self.named: dict[str, Any] = {}
         self._by_name = {v.name: v for v in graph.inputs}
-        self._moves: dict[Value, tuple[Callable[[], Any], Any]] = {}
+        self._current: list[tuple[Callable[[], Any], Any]] = []
+        self._asked: list[tuple[Callable[[], Any], Any]] = []  # what has to be as it was
+        self._moves: dict[Value, tuple[Callable[[], Any], Any]] = {}  # the same of tensors
 
     def takes(self, inputs: tuple[Any, ...], named: dict[str, Any], version: int) -> bool:
         """Whether a run may begin: all that it is given is that of the last run, or was put in its
         place. False: it has to be checked. Raises TypeError as `Apart.check`."""
-        before, before_named = self._inputs, self._named
+        before, before_named = self.inputs, self.named
         if (
             not self._is_given or version != self._version
             or len(inputs) != len(before) or len(named) != len(before_named)
         ):  # fmt: skip
             return False
-        for ask, place in self._moves.values() if self._moves else ():
-            if ask() != place:
+        for ask, answer in self._asked:
+            if ask() != answer:
                 return False
         for x, known, value in zip(inputs, before, self._order, strict=False):
             if x is not known and not self._replaces(value, known, x):
@@ -67,7 +70,7 @@ class Bound:
                 known is before_named or not self._replaces(self._by_name[name], known, x)
             ):
                 return False
-        self._inputs, self._named, self._is_given = inputs, named, True
+        self.inputs, self.named, self._is_given = inputs, named, True
         return True
 
     def _replaces(self, value: Value, before: Any, x: Any) -> bool:
@@ -80,14 +83,16 @@ class Bound:
             return False
         assert self.runner is not None
         self.runner.put(value, x)
-        if value in self._moves or mover(x):
-            self._watch(value, x)
+        if value in self._moves:
+            self._watch({value: x})
         return True
 
     def give(
-        self, given: dict[Value, Any], version: int, inputs: tuple[Any, ...], named: dict[str, Any]
-    ) -> Runner:
-        """The same with all of it, params too, that was checked."""
+        self, given: dict[Value, Any], version: int, inputs: tuple[Any, ...],
+        named: dict[str, Any], current: Callable[[], Any] | None = None,
+    ) -> Runner:  # fmt: skip
+        """The same with all of it, params too, that was checked. `current` says on which stream a
+        run works."""
         self._is_given = False
         self._apart.check(given)
         runner, self.runner = self.runner, None  # one that takes some of them alone is dropped
@@ -99,15 +104,17 @@ class Bound:
                 runner.put(value, x, ask is not None and ask() != place)
         self.runner = runner
         self._apart.keep(runner.own)
-        for value, x in given.items():
-            self._watch(value, x)
+        self._current = [(current, current())] if current else []
+        self._watch(given)
         self._version = version
-        self._inputs, self._named, self._is_given = inputs, named, True
+        self.inputs, self.named, self._is_given = inputs, named, True
         return runner
 
-    def _watch(self, value: Value, x: Any) -> None:
-        ask = mover(x) if hasattr(x, "shape") else None
-        if ask:
-            self._moves[value] = ask, ask()
-        else:
-            self._moves.pop(value, None)
+    def _watch(self, given: dict[Value, Any]) -> None:
+        for value, x in given.items():
+            ask = mover(x) if hasattr(x, "shape") else None
+            if ask:
+                self._moves[value] = ask, ask()
+            else:
+                self._moves.pop(value, None)
+        self._asked = [*self._current, *self._moves.values()]

@@ -99,8 +99,10 @@ class ExecutorV2:
         self._version = 0  # how often params became other tensors
         self._data = dict(constants or {})
         self._lock = threading.RLock()  # a run puts inputs into calls that all runs launch
-        self._bounds: OrderedDict[tuple[tuple[str, int], ...], Bound] = OrderedDict()
+        self._bounds: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()  # by sizes and stream
         self._last: Bound | None = None
+        self.last: Bound | None = None
+        """What ran last, or was made ready: its `graph`, `inputs` and `named`."""
         for name, array in (params or {}).items():
             self.load(name, array)
 
@@ -180,11 +182,13 @@ class ExecutorV2:
         """What runs these inputs, which it has then."""
         self._last = None
         given = self._given(inputs, named)
-        bound = self._bound(given)
+        sizes = self._checked(given)
+        given |= self._params
+        current = self.backend.current(list(given.values()))
+        bound = self._of_sizes(sizes, current() if current else None)
         values = dict(zip(self.graph.entries, bound.graph.entries, strict=True))
-        all_of_it = {values[v]: x for v, x in (*given.items(), *self._params.items())}
-        bound.give(all_of_it, self._version, inputs, named)
-        self._last = bound
+        bound.give({values[v]: x for v, x in given.items()}, self._version, inputs, named, current)
+        self._last = self.last = bound
         return bound
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
@@ -204,7 +208,8 @@ class ExecutorV2:
             raise TypeError(f"{graph.name}: {', '.join(missing)} missing")
         return given
 
-    def _bound(self, given: dict[Value, Any]) -> Bound:
+    def _checked(self, given: dict[Value, Any]) -> dict[str, int]:
+        """The sizes that inputs say, which are of their types; numbers become Python's."""
         for value, x in given.items():
             if isinstance(value.type, ScalarType):
                 given[value] = types.python_number(x)
@@ -214,16 +219,17 @@ class ExecutorV2:
         sizes = solve(self.graph, {v.name: t.shape for v, t in tensors.items()})
         for value, tensor in given.items():
             memory.check(value, tensor, sizes)
-        return self._of_sizes(sizes)
+        return sizes
 
-    def _of_sizes(self, sizes: Mapping[str, int]) -> Bound:
-        key = tuple(sorted(sizes.items()))
+    def _of_sizes(self, sizes: Mapping[str, int], stream: Any = None) -> Bound:
+        key = (*sorted(sizes.items()), stream)
         if key in self._bounds:
             self._bounds.move_to_end(key)
             return self._bounds[key]
         graph = self.graph.bind(sizes) if sizes else self.graph
-        name = ", ".join(f"{symbol} = {size}" for symbol, size in key)
-        bound = self._bounds[key] = Bound(graph, name, self._runner)
+        name = ", ".join(f"{symbol} = {size}" for symbol, size in key[:-1])
+        backend = self.backend if stream is None else self.backend.on(stream)
+        bound = self._bounds[key] = Bound(graph, name, backend, self._runner)
         while len(self._bounds) > self.kept:
             self._bounds.popitem(last=False)
         return bound
@@ -231,7 +237,7 @@ class ExecutorV2:
     # ---- what runs it --------------------------------------------------------------------------
 
     def _runner(self, bound: Bound, given: dict[Value, Any]) -> Runner:
-        graph, backend = bound.graph, self.backend
+        graph, backend = bound.graph, bound.backend
         held = given | _constants(graph, backend, self._data)
         if self.mode == "eager":
             return Eager(graph, backend, held, self.choose)
@@ -240,23 +246,23 @@ class ExecutorV2:
             self.reasons.setdefault(bound.name, self._never)
         elif self.mode == "graph" and bound.name not in self.reasons:
             return self._captured(bound, held, fresh)
-        return Replay(self._program(graph, held), fresh)
+        return Replay(self._program(bound, held), fresh)
 
     def _captured(self, bound: Bound, held: dict[Value, Any], fresh: bool) -> Runner:
         """Numbers become scalars on the device, but those that some call takes on the host alone:
         the graph is updated at each of them."""
         from aicf_rt import Unsupported
 
-        graph, backend = bound.graph, self.backend
+        graph, backend = bound.graph, bound.backend
         numbers = [v for v in graph.inputs if isinstance(v.type, ScalarType)]
         scalars = Scalars(backend, graph, numbers)
         try:
-            program = self._program(graph, held | scalars.tensors)
+            program = self._program(bound, held | scalars.tensors)
         except Unsupported:
             if not numbers:
                 raise
             scalars = Scalars(backend, graph, [])
-            program = self._program(graph, held)
+            program = self._program(bound, held)
         for value in list(scalars.tensors):
             if any(step.call is None for step, _ in program.readers(value)):
                 del scalars.tensors[value]
@@ -280,9 +286,10 @@ class ExecutorV2:
         if isinstance(error, NoGraphs) or self._refusals == _REFUSALS:
             self._never = reason
 
-    def _program(self, graph: Graph, held: dict[Value, Any]) -> Program:
+    def _program(self, bound: Bound, held: dict[Value, Any]) -> Program:
+        graph = bound.graph
         entries = {v: held[v] for v in (*graph.params, *graph.constants)}
-        program = Program(graph, self.backend, entries, self.choose)
+        program = Program(graph, bound.backend, entries, self.choose)
         program.prepare({v: held[v] for v in graph.inputs})
         return program
 
@@ -302,11 +309,12 @@ class ExecutorV2:
             bound = self._of_sizes(sizes)
             if bound.runner is None:
                 self._last = None
-                given = {v: stand_in(self.backend, bound.graph, v) for v in bound.graph.inputs}
+                given = {v: stand_in(bound.backend, bound.graph, v) for v in bound.graph.inputs}
                 params = dict(
                     zip(bound.graph.params, map(self._params.get, graph.params), strict=True)
                 )
                 bound.give(given | params, self._version, (), {})
+            self.last = bound
             return self._ready(bound)
 
     @property
@@ -334,7 +342,7 @@ class ExecutorV2:
         """The program of a bound graph, whose calls can be launched one by one."""
         runner = bound.runner
         if isinstance(runner, Eager):
-            return self._program(bound.graph, runner.tensors)
+            return self._program(bound, runner.tensors)
         assert isinstance(runner, Replay | Captured)
         return runner.ready()
 
