@@ -32,6 +32,9 @@ class Eager:
         self.tensors[value] = tensor
 
     def run(self) -> Any:
+        return packed(self.outputs())
+
+    def outputs(self) -> list[Any]:
         backend, graph = self.backend, self.graph
         tensors = dict(self.tensors)
         for i, node in enumerate(graph.nodes):
@@ -42,12 +45,10 @@ class Eager:
             for value in self._last.get(i, ()):
                 del tensors[value]
         kept = graph.constants  # a constant stays as it is
-        return packed(
-            [
-                copied(backend, v, tensors[v]) if graph.buffer_of(v) in kept else tensors[v]
-                for v in graph.outputs
-            ]
-        )
+        return [
+            copied(backend, v, tensors[v]) if graph.buffer_of(v) in kept else tensors[v]
+            for v in graph.outputs
+        ]
 
     def _call(self, row: Row, node: Node, tensors: dict[Value, Any]) -> None:
         """One node through the backend, its outs new."""

@@ -27,11 +27,13 @@ from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.ir.types import ScalarType, TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.bound import Bound, Runner
+from aicf.compiler.runtime.buckets import Buckets, Padded
 from aicf.compiler.runtime.eager import Eager
 from aicf.compiler.runtime.graph_capture import Captured, Inputs
 from aicf.compiler.runtime.outputs import copied
 from aicf.compiler.runtime.program import Choose, Program, Step
 from aicf.compiler.runtime.replay import Replay
+from aicf.compiler.runtime.rounding import Rounding, key_of, name_of
 from aicf.compiler.runtime.scalars import Scalars, stand_in
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _WORDS = {
 }
 
 
-_REASONS = 64  # that are kept
+_REASONS = 1024  # that are kept
 _REFUSALS = 8  # of captures, after which none is tried
 
 
@@ -69,14 +71,16 @@ class ExecutorV2:
     "fresh" gives new tensors at each run; with "reused" the next run of that shape overwrites what
     the last one gave. `inputs`, of graphs: "repoint" reads them where they lie, and the graph is
     updated where others come; "copy" copies them first; "auto" copies those that come as others
-    again and again. `selector` chooses the kernel of each node; without one it is the first of the
-    row that fits. `kept`: for how many combinations of sizes a program is kept."""
+    again and again. `buckets`, of graphs: sizes to which one symbol is rounded up, {"N": (8, 64)},
+    or "auto", eight over its range, where that changes no bit; other runs are replayed, and
+    `reasons` says why. `selector` chooses the kernel of each node; without one it is the first of
+    the row that fits. `kept`: for how many combinations of sizes a program is kept."""
 
     def __init__(
         self, graph: Graph, backend: Any, *, params: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None, mode: Mode = "replay",
-        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", selector: Selector | None = None,
-        kept: int = 8,
+        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", buckets: Any = None,
+        selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
         _check_kinds(graph, backend, params, constants, kept, selector)
         for name, word in (("mode", mode), ("outputs", outputs), ("inputs", inputs)):
@@ -92,6 +96,9 @@ class ExecutorV2:
         self.inputs: Inputs = inputs
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
+        if buckets is not None and mode != "graph":
+            raise ValueError(f'buckets are of mode "graph", and mode is {mode!r}')
+        self._rounding = None if buckets is None else Rounding(self, Buckets.of(graph, buckets))
         self.reasons: dict[str, str] = {}
         """Why runs of some sizes ("N = 32", "" without symbols) are replayed and not a graph."""
         self._refusals, self._never = 0, ""  # of captures; why none is tried any more
@@ -185,10 +192,13 @@ class ExecutorV2:
         sizes = self._checked(given)
         given |= self._params
         current = self.backend.current(list(given.values()))
-        bound = self._of_sizes(sizes, current() if current else None)
+        stream = current() if current else None
+        bound = self._rounding and self._rounding.bound(sizes, stream, given)
+        bound = bound or self._of_sizes(sizes, stream)
         values = dict(zip(self.graph.entries, bound.graph.entries, strict=True))
         bound.give({values[v]: x for v, x in given.items()}, self._version, inputs, named, current)
-        self._last = self.last = bound
+        is_open = self._rounding and not self._rounding.knows(sizes, stream)
+        self.last, self._last = bound, None if is_open else bound
         return bound
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
@@ -222,17 +232,25 @@ class ExecutorV2:
         return sizes
 
     def _of_sizes(self, sizes: Mapping[str, int], stream: Any = None) -> Bound:
-        key = (*sorted(sizes.items()), stream)
+        key = key_of(sizes, stream)
         if key in self._bounds:
             self._bounds.move_to_end(key)
             return self._bounds[key]
-        graph = self.graph.bind(sizes) if sizes else self.graph
-        name = ", ".join(f"{symbol} = {size}" for symbol, size in key[:-1])
-        backend = self.backend if stream is None else self.backend.on(stream)
-        bound = self._bounds[key] = Bound(graph, name, backend, self._runner)
+        bound = self._bounds[key] = self.bound_to(sizes, stream, self._runner)
         while len(self._bounds) > self.kept:
             self._bounds.popitem(last=False)
         return bound
+
+    def bound_to(self, sizes: Mapping[str, int], stream: Any, make: Any) -> Bound:
+        graph = self.graph.bind(sizes) if sizes else self.graph
+        backend = self.backend if stream is None else self.backend.on(stream)
+        return Bound(graph, name_of(sizes), backend, make)
+
+    def entries_of(self, bound: Bound, given: Mapping[Value, Any]) -> dict[Value, Any]:
+        """What is given, by values of a bound graph, and its constants."""
+        values = dict(zip(self.graph.entries, bound.graph.entries, strict=True))
+        held = {values[v]: x for v, x in given.items()}
+        return held | _constants(bound.graph, bound.backend, self._data)
 
     # ---- what runs it --------------------------------------------------------------------------
 
@@ -243,12 +261,12 @@ class ExecutorV2:
             return Eager(graph, backend, held, self.choose)
         fresh = self.outputs == "fresh"
         if self.mode == "graph" and self._never:
-            self.reasons.setdefault(bound.name, self._never)
-        elif self.mode == "graph" and bound.name not in self.reasons:
-            return self._captured(bound, held, fresh)
+            self.note(bound.name, self._never)
+        elif self.mode == "graph" and self._rounding is None and bound.name not in self.reasons:
+            return self.captured_runner(bound, held, fresh)
         return Replay(self._program(bound, held), fresh)
 
-    def _captured(self, bound: Bound, held: dict[Value, Any], fresh: bool) -> Runner:
+    def captured_runner(self, bound: Bound, held: dict[Value, Any], fresh: bool) -> Captured:
         """Numbers become scalars on the device, but those that some call takes on the host alone:
         the graph is updated at each of them."""
         from aicf_rt import Unsupported
@@ -279,12 +297,15 @@ class ExecutorV2:
         """Notes why runs of these sizes are no graph. They are not tried again; nor are others,
         where the backend has no graphs, or refused several."""
         reason = str(error) or type(error).__name__
-        while len(self.reasons) >= _REASONS:
-            del self.reasons[next(iter(self.reasons))]
-        self.reasons[bound.name] = reason
+        self.note(bound.name, reason)
         self._refusals += 1
         if isinstance(error, NoGraphs) or self._refusals == _REFUSALS:
             self._never = reason
+
+    def note(self, name: str, reason: str) -> None:
+        self.reasons.setdefault(name, reason)
+        while len(self.reasons) > _REASONS:
+            del self.reasons[next(iter(self.reasons))]
 
     def _program(self, bound: Bound, held: dict[Value, Any]) -> Program:
         graph = bound.graph
@@ -320,7 +341,9 @@ class ExecutorV2:
     @property
     def captured(self) -> dict[str, Any]:
         """The backend's graphs of the programs that are kept, by their sizes: "N = 32"."""
-        runners = {bound.name: bound.runner for bound in self._bounds.values()}
+        runners: dict[str, Any] = {b.name: b.runner for b in self._bounds.values()}
+        if self._rounding is not None:
+            runners |= {b.bound.name: b.runner for b in self._rounding.filled.values()}
         return {n: r.graph for n, r in runners.items() if isinstance(r, Captured) and r.graph}
 
     def kernels(self, *inputs: Any, **named: Any) -> list[tuple[Node, str]]:
@@ -343,7 +366,7 @@ class ExecutorV2:
         runner = bound.runner
         if isinstance(runner, Eager):
             return self._program(bound, runner.tensors)
-        assert isinstance(runner, Replay | Captured)
+        assert isinstance(runner, Replay | Captured | Padded)
         return runner.ready()
 
 

@@ -41,7 +41,6 @@ class Captured:
         self.outputs = Outputs(program, fresh)
         self._refused = refused
         self.graph: Any = None
-        self.captures = self.updates = self.launches = 0
         self._version = -1  # of the program, that the graph is of
         self._replay: Replay | None = None  # once it has failed
         graph = program.graph
@@ -110,11 +109,23 @@ class Captured:
             self.capture()
         if self._replay is not None:
             return self._replay.run()
+        self._launch()
+        return packed(self.outputs.after_launch())
+
+    def launch(self) -> list[Any]:
+        """A run whose outputs are those that the next one overwrites."""
+        if self._replay is None:
+            self.capture()
+        if self._replay is None:
+            self._launch()
+        else:
+            self.program.run()
+        return [self.program.tensors[v] for v in self.outputs.values]
+
+    def _launch(self) -> None:
         for value, (tensor, made) in self._copies.items():
             memory.copy_into(self.program.backend, value, made, tensor)
-        self.launches += 1
         self.graph.launch()
-        return packed(self.outputs.after_launch())
 
     def capture(self) -> None:
         """Sees to it that the graph is that of the calls as they are now."""
@@ -126,10 +137,8 @@ class Captured:
             work = [_call(step) for step in program.steps]
             if self.graph is None:
                 feed = (self.scalars.host, self.scalars.buffer) if self.scalars.tensors else None
-                self.captures += 1
                 self.graph = program.backend.capture(work, feed)
             else:
-                self.updates += 1
                 self.graph.update(work)
             self._version = program.version
         except Exception as error:  # whatever a backend says: calls may run all the same
