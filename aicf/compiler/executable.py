@@ -87,17 +87,15 @@ class Executable(ExecutorV2):
     @property
     def bound(self) -> Graph | None:
         """The graph for the sizes that ran last, else for those that it was compiled for."""
-        ran = next(reversed(self._programs.values()), None)
-        if ran is not None:
-            return ran.graph
+        if self.last is not None:
+            return self.last.graph
         is_known = self.made.sizes or not self.graph.symbols
         return self.graph.bind(self.made.sizes) if is_known else None
 
     @property
     def plan(self) -> Any:
         """Where everything lies in memory, for the sizes of `bound`; None before they are known."""
-        ran = next(reversed(self._programs.values()), None)
-        return getattr(ran and ran.program, "plan", None)
+        return getattr(self.last and self.last.program, "plan", None)
 
     @property
     def choices(self) -> list[tuple[Node, Choice | None]]:
@@ -114,7 +112,7 @@ class Executable(ExecutorV2):
     @property
     def last_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """By position and by name, of the last run; None where there was none."""
-        return (self._inputs, self._named) if self._programs else None
+        return (self.last.inputs, self.last.named) if self.last else None
 
     def report(self, *inputs: Any, **named: Any) -> Report:
         """What was made of the graph, as a page. Each op is timed, on these inputs or on those of

@@ -14,6 +14,7 @@ from aicf.compiler.ir.node import Value
 from aicf.compiler.ir.types import ScalarType
 from aicf.compiler.runtime.alike import alike, mover
 from aicf.compiler.runtime.overlap import Apart
+from aicf.compiler.runtime.program import Program
 
 _NUMBERS = (int, float, bool)
 
@@ -22,6 +23,8 @@ class Runner(Protocol):
     """Runs one graph without symbols: op by op, replayed, or captured. `own`: the outputs that its
     next run overwrites."""
 
+    @property
+    def program(self) -> Program | None: ...
     @property
     def own(self) -> dict[Value, Any]: ...
     def put(self, value: Value, tensor: Any, again: bool = False) -> None: ...
@@ -48,6 +51,11 @@ class Bound:
         self._current: list[tuple[Callable[[], Any], Any]] = []
         self._asked: list[tuple[Callable[[], Any], Any]] = []  # what has to be as it was
         self._moves: dict[Value, tuple[Callable[[], Any], Any]] = {}  # the same of tensors
+
+    @property
+    def program(self) -> Program | None:
+        """What is launched; None op by op."""
+        return None if self.runner is None else self.runner.program
 
     def takes(self, inputs: tuple[Any, ...], named: dict[str, Any], version: int) -> bool:
         """Whether a run may begin: all that it is given is that of the last run, or was put in its

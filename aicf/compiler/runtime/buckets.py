@@ -139,6 +139,10 @@ class Padded:
         self._parts = {v: list(_parts(self.backend, whole, size)) for v, whole in rows}
 
     @property
+    def program(self) -> Program:
+        return self.bucket.runner.program
+
+    @property
     def own(self) -> dict[Value, Any]:
         return self.bucket.runner.own
 

@@ -24,6 +24,10 @@ class Eager:
         self._last = _last_uses(graph)
 
     @property
+    def program(self) -> None:
+        return None
+
+    @property
     def own(self) -> dict[Value, Any]:
         return {}
 
