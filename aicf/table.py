@@ -138,6 +138,12 @@ class Row:
     def __repr__(self) -> str:
         return f"Row({self.package}.{self.name})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row_again, (self.package, self.name, self.hash)
+
+    def __deepcopy__(self, memo: Any) -> Row:
+        return self
+
     # ---- parameters ----------------------------------------------------------------------------
 
     @functools.cached_property
@@ -273,6 +279,15 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({self.package}, {len(self.ops)} ops)"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """That of the same package, wherever it is read again: it has to be the same there."""
+        if Table.of(self.package).hash != self.hash:
+            raise TableError(f"{self!r} is not that of the package: it cannot be pickled")
+        return _table_again, (self.package, self.hash)
+
+    def __deepcopy__(self, memo: Any) -> Table:
+        return self
+
     @staticmethod
     def default() -> Table:
         """That of this project."""
@@ -321,6 +336,23 @@ class Table:
         """The backend that serves "cuda:0", None where there is none."""
         kind = device.partition(":")[0]
         return next((name for name, kinds in self.backends.items() if kind in kinds), None)
+
+
+def _table_again(package: str, hash: str) -> Table:
+    found = Table.of(package)
+    if found.hash != hash:
+        raise TableError(
+            f"what was pickled is of another {package}: its table was {hash[:12]}, and that "
+            f"which is installed here is {found.hash[:12]}"
+        )
+    return found
+
+
+def _row_again(package: str, name: str, hash: str) -> Row:
+    row = Table.of(package)[name]
+    if row.hash != hash:
+        raise TableError(f"what was pickled is of another {package}: its {name} was another row")
+    return row
 
 
 # ---- from what opgen wrote ---------------------------------------------------------------------

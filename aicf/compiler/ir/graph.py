@@ -50,6 +50,13 @@ class Graph:
         for node in self.nodes:
             self._memory.note(node)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
     # ---- making it ----------------------------------------------------------------------------
 
     def symbol(self, name: str, min: int = 1, max: int | None = None) -> Dim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from aicf.compiler.ir import view
@@ -46,6 +47,10 @@ class Node:
     states: Mapping[str, Value | tuple[Value, ...]]  # of operands updated in place, by parameter
     loc: Location | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = dict(self.attrs), self.outs, dict(self.states), self.loc
+        return _node_again, (self.op, self.inputs, *parts)
+
     @property
     def is_view(self) -> bool:
         return self.op in view.VIEWS
@@ -70,6 +75,12 @@ class Node:
             yield from values_of(out)
         for state in self.states.values():
             yield from values_of(state)
+
+
+def _node_again(
+    op: str, inputs: tuple[Operand, ...], attrs: dict[str, Any], *rest: Any
+) -> Node:  # fmt: skip
+    return Node(op, inputs, MappingProxyType(attrs), *rest)
 
 
 def values_of(operand: object) -> Iterator[Value]:

@@ -113,6 +113,9 @@ class ExecutorV2:
         for name, array in (params or {}).items():
             self.load(name, array)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("an executor is not copied or pickled: it has calls; its graph can be")
+
     # ---- params --------------------------------------------------------------------------------
 
     def load(self, name: str, array: Any) -> None:

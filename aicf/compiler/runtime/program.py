@@ -55,6 +55,9 @@ class Program:
         self._changed = False
         self.version = 0  # how often calls became others
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a program is not copied or pickled: it has calls; its graph can be")
+
     # ---- making it -----------------------------------------------------------------------------
 
     def prepare(self, inputs: dict[Value, Any]) -> None:
