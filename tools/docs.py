@@ -32,6 +32,7 @@ PAGES = {
     "Backends": "backend.md",
     "Choosing kernels": "tuning.md",
     "Graphs": "compiler.md",
+    "Passes": "passes.md",
     "Running graphs": "running.md",
     "Building": "building.md",
     "The C side": "c-api.md",

@@ -2,7 +2,8 @@
 
     python               a session; what it prints must be what the page says
     console              commands after `$ `, run in the page's folder, and what they print
-    c|make|yaml file=F   the file F of the page's folder
+    c|make|yaml|python file=F
+                         the file F of the page's folder
     yaml row|table       right, as opgen sees it; a row is put under HEAD below
     yaml row fault       has a fault; the next block, `text`, is what opgen answers
     text                 only looked at
