@@ -11,6 +11,7 @@ from aicf.backend.cpu import CpuBackend
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes.bisect import bisect
 from aicf.compiler.passes.numeric import Budget
+from aicf.compiler.passes.rule import Group
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler import wrong_rules
 from compiler.test_pipeline import Negations, mlp
@@ -54,6 +55,14 @@ def test_the_rule_and_its_rewrite_are_found(place: int) -> None:
     assert found.after is not None
     assert len(found.before.nodes) == 18 + 2 * place
     assert len(found.after.nodes) == 18 + 2 * place + 1
+
+
+def test_of_a_group_it_is_the_rule() -> None:
+    group = Group("several", (MatmulBiasAct(), LiesOfSome()))
+    found = bisect(exps(5, 3), [group], CPU)
+    assert found is not None
+    assert (found.rule, found.index, found.count) == ("lies-of-some", 3, 5)
+    assert found.doc == LiesOfSome.__doc__
 
 
 def test_all_are_right() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from aicf.backend.cpu import CpuBackend
 from aicf.compiler.ir.graph import Graph, Node
 from aicf.compiler.passes import diff
+from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.pipeline import Pipeline
 from aicf.compiler.passes.record import PassRecord
 from aicf.compiler.passes.rule import Applied, Context, Rule
@@ -18,6 +21,7 @@ from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler.wrong_rules import (
     Drops,
     Forgets,
+    Hangs,
     HitsTheGiven,
     IllTyped,
     Lies,
@@ -151,6 +155,50 @@ def test_it_is_rolled_back_and_named_and_the_rest_goes_on(wrong: Any, why: str) 
     assert [n.op for n in done.graph.nodes] == ["gemm", "exp"]
     assert graph == mlp()
     done.graph.verify()
+
+
+@pytest.mark.promise("AICF-pipeline-rollback")
+def test_what_hangs_is_ended_and_the_rest_goes_on() -> None:
+    """Also where several threads run the same pipeline."""
+    pipeline = Pipeline([Hangs(), MatmulBiasAct()], patience=0.2)
+    with ThreadPoolExecutor(3) as threads:
+        for done in threads.map(pipeline.run, [mlp() for _ in range(3)]):
+            assert done.records[0].failed is not None
+            assert done.records[0].failed.startswith("it did not end in 0.2 s, and was at ")
+            assert "wrong_rules.py:" in done.records[0].failed
+            assert done.graph.nodes
+
+
+@pytest.mark.promise("AICF-pipeline-rollback")
+def test_patience_ends_what_is_late_and_nothing_after() -> None:
+    """However near the end of the work is to the end of patience."""
+    late = 0
+    for i in range(200):
+        end = time.monotonic() + 1e-5 * (i % 20)
+        try:
+            within(1e-4, lambda: spin_until(end))
+        except OutOfPatience:
+            late += 1
+        spin_until(time.monotonic() + 2e-4)  # nothing may arrive here
+    assert late <= 200
+    assert within(None, lambda: 3) == within(60, lambda: 3) == 3
+    with pytest.raises(KeyError):
+        within(60, lambda: {"a": 1}["b"])
+    with pytest.raises(OutOfPatience):
+        within(1e-3, swallow)
+
+
+def spin_until(end: float) -> None:
+    while time.monotonic() < end:
+        pass
+
+
+def swallow() -> None:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
 
 
 @pytest.mark.promise("AICF-pipeline-rollback")

@@ -15,7 +15,7 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes import diff
 from aicf.compiler.passes.numeric import Budget, Finding
 from aicf.compiler.passes.pipeline import check, doc_of, run_alone, said
-from aicf.compiler.passes.rule import Applied, Context, Fired, Pass
+from aicf.compiler.passes.rule import Applied, Context, Fired, Group, Pass
 from aicf.compiler.passes.trial import Jury
 
 _MOST = 1 << 20  # rewrites of one pass
@@ -23,8 +23,9 @@ _MOST = 1 << 20  # rewrites of one pass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guilty:
-    """The pass that makes a result wrong. `firing` is the rewrite by which it does, the `index`th
-    of `count`; None of a pass that does not make them one by one, or raises at once."""
+    """The rule, or pass, that makes a result wrong; of a group the one of its rules. `firing` is
+    the rewrite by which it does, the `index`th of `count`; None of a pass that does not make them
+    one by one, or raises at once."""
 
     rule: str
     doc: str
@@ -37,7 +38,8 @@ class Guilty:
     after: Graph | None
 
     def __str__(self) -> str:
-        told = [f"{self.rule} ({self.doc}) is guilty: {self.why}"]
+        equation = f" ({self.doc.splitlines()[0]})" if self.doc else ""
+        told = [f"{self.rule}{equation} is guilty: {self.why}"]
         if self.firing is not None:
             of = f" of {self.count}" if self.count is not None else ""
             where = f", {self.firing.loc}" if self.firing.loc else ""
@@ -104,7 +106,7 @@ class _Search:
             check(graph, applied.graph)
             finding = self.jury.finding(applied.graph, {**self.made, **applied.data})
         except Exception as error:  # whatever a rule raises
-            return _Outcome(applied, None, said(error))
+            return _Outcome(applied, None, said(error, one))
         return _Outcome(applied, finding, "" if finding.is_within else str(finding))
 
     def narrowed(self, one: Pass, graph: Graph, whole: _Outcome) -> Guilty:
@@ -135,6 +137,8 @@ class _Search:
         count: int | None,
     ) -> Guilty:  # fmt: skip
         after = found.applied.graph if found.applied is not None else None
+        rules = {rule.name: rule for rule in one.rules} if isinstance(one, Group) else {}
+        by = rules.get(firing.rule, one) if firing is not None else one
         return Guilty(
-            one.name, doc_of(one), found.why, found.finding, firing, index, count, before, after
+            by.name, doc_of(by), found.why, found.finding, firing, index, count, before, after
         )

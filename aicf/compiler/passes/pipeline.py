@@ -10,6 +10,7 @@ go on.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import time
 import traceback
 from collections.abc import Sequence
@@ -20,8 +21,9 @@ from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph, Node, Value
 from aicf.compiler.kernels.store import Store
 from aicf.compiler.passes.numeric import Budget
+from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.record import Optimised, PassRecord
-from aicf.compiler.passes.rule import Applied, Context, Pass, Rule
+from aicf.compiler.passes.rule import Applied, Context, Pass
 from aicf.compiler.passes.trial import Jury
 from aicf.compiler.runtime import memory
 from aicf.dim import Symbol
@@ -32,11 +34,12 @@ Trial = Literal["numeric", "full"]
 class Pipeline:
     """`passes` are rules and other passes, in their order. `verify`: whether each graph is checked
     by every rule of the IR. `trial`: "numeric" keeps a pass only if the result is as exact as that
-    of the first graph, within a budget; "full" only if it is not slower either."""
+    of the first graph, within a budget; "full" only if it is not slower either. `patience`: seconds
+    after which a pass is taken to come to no end."""
 
     def __init__(
         self, passes: Sequence[Pass], *, verify: bool = True, trial: Trial | None = None,
-        budget: Budget | None = None, store: Store | None = None,
+        budget: Budget | None = None, store: Store | None = None, patience: float | None = 60.0,
     ) -> None:  # fmt: skip
         if trial not in (None, "numeric", "full"):
             raise ValueError(f"trial is None, 'numeric' or 'full', not {trial!r}")
@@ -45,6 +48,7 @@ class Pipeline:
                 raise TypeError(f"{one!r} is no pass: it has a name, and run(graph, context)")
         self.passes = tuple(passes)
         self.verify, self.trial, self.budget, self.store = verify, trial, budget, store
+        self.patience = patience
 
     def run(self, graph: Graph, context: Context | None = None) -> Optimised:
         """The graph after all passes that were not rolled back; the given one is not changed.
@@ -85,7 +89,7 @@ class Pipeline:
         record = PassRecord(one.name, doc_of(one), 0.0, graph, graph)
         taken: Applied | None = None
         try:
-            applied = run_alone(one, graph, context)
+            applied = run_alone(one, graph, context, self.patience)
             record.fired, record.refused = applied.fired, applied.refused
             if applied.graph is not graph:
                 record.rejected = applied.graph
@@ -96,7 +100,7 @@ class Pipeline:
                         raise RolledBack(record.verdict.why)
                 record.result, record.rejected, taken = applied.graph, None, applied
         except Exception as error:  # whatever a rule of somebody's raises
-            record.failed = said(error)
+            record.failed = said(error, one)
         record.seconds = time.perf_counter() - start
         return record, taken
 
@@ -105,11 +109,12 @@ class RolledBack(Exception):
     """What a pass made is not taken; says why."""
 
 
-def run_alone(one: Pass, graph: Graph, context: Context) -> Applied:
-    """What a pass gives, which must leave the graph that it was given alone."""
+def run_alone(one: Pass, graph: Graph, context: Context, patience: float | None = None) -> Applied:
+    """What a pass gives, which must leave the graph that it was given alone. Raises OutOfPatience
+    after so many seconds."""
     before = _Lists.of(graph)
     try:
-        applied = one.run(graph, context)
+        applied = within(patience, lambda: one.run(graph, context))
         if not isinstance(applied, Applied):
             raise RolledBack(f"it gives {applied!r}, and no Applied")
     finally:
@@ -165,21 +170,24 @@ def check(before: Graph, after: Graph, verify: bool = True) -> None:
         raise RolledBack(f"it gives back {', '.join(types[1])}, and not {', '.join(types[0])}")
 
 
-def said(error: Exception) -> str:
-    """In a line, with the place in the rule where it is one of Python's own."""
+def said(error: Exception, one: Pass) -> str:
+    """In a line, with the place in the pass, else where it was raised."""
     if isinstance(error, RolledBack):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    members = [m for rule in getattr(one, "rules", (one,)) for m in vars(type(rule)).values()]
+    files = {m.__code__.co_filename for m in members if hasattr(m, "__code__")}
+    own = [frame for frame in frames if frame.filename in files] or frames
+    place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     first = (str(error).splitlines() or [""])[0]
+    if isinstance(error, OutOfPatience):
+        return f"{first}, and was{place}"
     return f"{type(error).__name__}: {first}{place}" if first else f"{type(error).__name__}{place}"
 
 
 def doc_of(one: Pass) -> str:
-    """The equation of a rule; of another pass the first line of what it says it does."""
-    if isinstance(one, Rule):
-        return one.equation
-    return ((type(one).__doc__ or "").strip().splitlines() or [""])[0]
+    """The equation of a rule, those of a group, what another pass says it does."""
+    return inspect.cleandoc(one.__doc__ or "")
 
 
 def standard(**options: Any) -> Pipeline:
