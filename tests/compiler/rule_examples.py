@@ -285,6 +285,42 @@ def product_plus(d: Draw, broken: str) -> None:
     give_back(d, d.op("add", *swapped(d, p.op(**keywords), c)))
 
 
+# ---- pooling -------------------------------------------------------------------------------------
+
+
+class Pool:
+    """A rectifier, a pooling of windows of two, and the gradient of both."""
+
+    def __init__(self, d: Draw) -> None:
+        self.d, self.step = d, d.choice((1, 2))
+        shape = self.n, self.c, self.h, self.w = (*d.sizes(2, 1, 3), *d.sizes(2, 2, 6))
+        self.r = d.op("relu", d.tensor(*shape))
+        self.node = d.node("max_pool2d", self.r, window=2, stride=self.step, want=(True, True))
+
+    @property
+    def back(self) -> Value:
+        rows, columns = ((size - 2) // self.step + 1 for size in (self.h, self.w))
+        g, indices = self.d.tensor(self.n, self.c, rows, columns), self.node.outs[1]
+        sizes = {"H": self.h, "W": self.w, "window": 2, "stride": self.step}
+        return self.d.op("max_pool2d_bwd", g, indices, **sizes)
+
+
+def pool_before_relu(d: Draw, broken: str) -> None:
+    x = d.op("relu", d.tensor(*d.sizes(2, 1, 3), *d.sizes(2, 2, 6)))
+    give_back(d, d.op("max_pool2d", x, window=2, stride=d.choice((1, 2))))
+
+
+def pool_before_relu_backward(d: Draw, broken: str) -> None:
+    pool = Pool(d)
+    give_back(d, d.op("relu_bwd", pool.back, pool.r))
+    if d.coin():
+        give_back(d, pool.node.out)
+
+
+def bias_of_pool(d: Draw, broken: str) -> None:
+    give_back(d, d.op("bias_add_bwd", Pool(d).back, axis=1))
+
+
 # ---- convolutions --------------------------------------------------------------------------------
 
 
@@ -332,7 +368,8 @@ EXAMPLES: dict[str, Example] = {
         same_view, permute_twice, reshape_twice, expand_twice, slice_twice, double_negation,
         relu_twice, minus_negative, times_one, plus_zero, cast_of_cast, dense_permutes,
         number_to_scale, scale_of_scale, log_of_softmax, copy_into_product, scale_into_product,
-        matmul_bias_act, product_plus, conv_bias, conv_batch_norm,
+        matmul_bias_act, product_plus, pool_before_relu, pool_before_relu_backward, bias_of_pool,
+        conv_bias, conv_batch_norm,
     )
 }  # fmt: skip
 

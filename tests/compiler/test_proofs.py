@@ -7,20 +7,24 @@ from typing import Any, ClassVar
 
 import pytest
 
-from aicf.compiler.passes.canonicalise import VIEWS
+from aicf.compiler.passes.pipeline import standard
 from aicf.compiler.passes.proof import Disproved, Draw, prove
 from aicf.compiler.passes.rule import STANDING, Rule
-from aicf.compiler.passes.rules import fusing, simplifying
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler.rule_examples import ALSO, EXAMPLES
 from compiler.test_pipeline import Negations
 from compiler.wrong_rules import Lies
 
-RULES = (*VIEWS, *simplifying(), *fusing())
+RULES = {
+    rule.name: rule
+    for one in standard().passes
+    for rule in getattr(one, "rules", (one,))
+    if isinstance(rule, Rule)
+}
 
 
 @pytest.mark.promise("COMPILER-rules-proven")
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 def test_a_rule(rule: Rule) -> None:
     """50 that must fire, 100 that must refuse by name, 50 that are random."""
     proof = prove(rule, EXAMPLES[rule.name], also=ALSO.get(rule.name, ()))
@@ -31,7 +35,7 @@ def test_a_rule(rule: Rule) -> None:
 
 
 def test_each_example_is_of_a_rule() -> None:
-    assert set(EXAMPLES) == {rule.name for rule in RULES}
+    assert set(EXAMPLES) == set(RULES)
 
 
 # ---- what a proof finds --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from aicf.compiler.kernels.verdict import Verdict
 from aicf.compiler.passes import draw
 from aicf.compiler.passes.exact import exact
 from aicf.compiler.passes.execution import Execution, interpreted
-from aicf.compiler.passes.numeric import Budget, error, judge
+from aicf.compiler.passes.numeric import Budget, Run, error, judge
 from aicf.compiler.passes.pipeline import Pipeline
 from aicf.compiler.passes.rule import Context, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
@@ -168,13 +168,17 @@ def test_the_budget_is_that_of_the_worst_result() -> None:
     right = {"output 0": np.ones(4), "w": np.ones(4)}
     before = {k: (v + 1e-6).astype("f4") for k, v in right.items()}
     after = {"output 0": right["output 0"].astype("f4"), "w": (right["w"] + 1e-3).astype("f4")}
-    found = judge(before, after, right, Budget())
+    run = Run(before, after, right)
+    found = judge([run], Budget())
     assert (found.name, found.is_within) == ("w", False)
     assert found.after == pytest.approx(1e-3 / 2, rel=1e-3)
-    assert judge(before, after, right, Budget(times=2000)).is_within
-    assert judge(before, before, right, Budget(1, 0)).is_within
+    assert judge([run], Budget(times=2000)).is_within
+    assert judge([Run(before, before, right)], Budget(1, 0)).is_within
+    lucky = Run(right, before, right)
+    assert not judge([lucky], Budget()).is_within
+    assert judge([lucky, Run(before, right, right)], Budget()).is_within
     whole = {"output 0": np.array([1, 2])}
-    assert not judge(whole, {"output 0": np.array([1, 3])}, whole, Budget()).is_within
+    assert not judge([Run(whole, {"output 0": np.array([1, 3])}, whole)], Budget()).is_within
 
 
 @pytest.mark.promise("COMPILER-fusion-error")

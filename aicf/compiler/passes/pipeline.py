@@ -197,10 +197,9 @@ def standard(**options: Any) -> Pipeline:
     from aicf.compiler.passes.cse import Cse
     from aicf.compiler.passes.dce import Dce
     from aicf.compiler.passes.fold import Fold
+    from aicf.compiler.passes.layout import Layout
     from aicf.compiler.passes.rules import fusing, simplifying
 
     simple = canonicalise(simplifying())
-    fused = [*fusing()]
-    again = [rule for rule in fused if rule.name == "matmul-bias-act"]  # behind what was added
-    passes: list[Pass] = [simple, Cse(), *fused, *again, Fold(), simple, Cse(), Dce()]
+    passes: tuple[Pass, ...] = (simple, Cse(), *fusing(), Fold(), Layout(), simple, Cse(), Dce())
     return Pipeline(passes, **options)

@@ -26,7 +26,7 @@ from aicf.compiler.kernels.verdict import Verdict
 from aicf.compiler.passes import draw
 from aicf.compiler.passes.exact import Results, exact
 from aicf.compiler.passes.execution import Execution
-from aicf.compiler.passes.numeric import Budget, Finding, judge
+from aicf.compiler.passes.numeric import Budget, Finding, Run, judge
 from aicf.compiler.passes.rule import Context, Pass
 
 _POLICY = "1"  # the rules of this file: verdicts under others are void
@@ -109,11 +109,11 @@ class Jury:
     def finding(self, after: Graph, made: Mapping[str, Any]) -> Finding:
         """The result of a graph that takes most of its budget, on all data."""
         bound = draw.sized(after, self.sizes)
-        found = []
-        for case in self.cases:
-            got = self._execution(bound, case, made).run()
-            found.append(judge(case.before, got, case.right, self.budget or Budget()))
-        return max(found, key=lambda f: f.share)
+        runs = [
+            Run(case.before, self._execution(bound, case, made).run(), case.right)
+            for case in self.cases
+        ]
+        return judge(runs, self.budget or Budget())
 
     def verdict(
         self, rule: str, key: str, kept: bool, why: str, finding: Finding | None = None
@@ -126,13 +126,13 @@ class Jury:
 
     @property
     def cases(self) -> list[_Case]:
-        """Two of random numbers; one where all is given. Made once."""
+        """Three of random numbers; one where all is given. Made once."""
         if not self._cases:
             graph = draw.sized(self.graph, self.sizes)
             self._check(graph)
             given = self.data or {}
             is_random = any(v.name not in given for v in draw.wanted(graph))
-            self._cases = [self._case(graph, given, seed) for seed in range(1 + is_random)]
+            self._cases = [self._case(graph, given, seed) for seed in range(3 if is_random else 1)]
         return self._cases
 
     def _case(self, graph: Graph, given: Mapping[str, Any], seed: int) -> _Case:
