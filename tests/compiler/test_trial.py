@@ -23,6 +23,7 @@ from aicf.compiler.kernels import timing
 from aicf.compiler.kernels.store import FILE, Store
 from aicf.compiler.kernels.verdict import Verdict
 from aicf.compiler.passes import draw
+from aicf.compiler.passes.bisect import bisect
 from aicf.compiler.passes.exact import exact
 from aicf.compiler.passes.execution import Execution, interpreted
 from aicf.compiler.passes.numeric import Budget, Run, error, judge
@@ -274,14 +275,29 @@ def test_what_disturbs_both_is_no_noise() -> None:
 
 
 @pytest.mark.promise("AICF-trial-times")
+def test_a_rule_that_is_far_slower_is_timed_in_every_round() -> None:
+    """Three rounds in which another program had the machine decide nothing."""
+    bursts = itertools.cycle([1.0] + [40.0] * 3 + [1.0] * 6)  # the first is that which counts
+    verdict = trial(mlp(), MatmulBiasAct(), Rigged().rig(itertools.repeat(1.0), bursts))
+    assert verdict.kept
+
+
+@pytest.mark.promise("AICF-trial-times")
 def test_a_pair() -> None:
-    pair = timing.Pair(timing.Times((1.0,) * 9), timing.Times((1.0, 1.1, 1.2) * 3))
-    assert pair.ratios == pytest.approx((1.0, 1.1, 1.2))
-    assert pair.is_noisy
-    assert not pair.is_slower
-    slow = timing.Pair(timing.Times((1.0,) * 9), timing.Times((4.0,) * 3))
-    assert slow.is_slower
-    assert not slow.is_noisy
+    """What is slower by chance in most rounds is noise, and in all of them slower."""
+
+    def pair(*after: float) -> timing.Pair:
+        return timing.Pair(timing.Times((1.0,) * 9), timing.Times(after))
+
+    even = pair(*[1.0, 1.1, 1.2] * 3)
+    assert even.quartiles == pytest.approx((1.0, 1.1, 1.2))
+    assert (even.is_noisy, even.is_slower) == (True, False)
+    most = pair(0.5, 1.01, *[3.0, 7.0, 5.0] * 2, 9.0)
+    assert (most.is_noisy, most.is_slower) == (True, False)
+    every = pair(1.03, *[3.0, 7.0, 5.0, 2.0] * 2)
+    assert (every.is_noisy, every.is_slower) == (False, True)
+    little = pair(1.01, 1.01, *[1.03] * 7)
+    assert (little.is_noisy, little.is_slower) == (False, True)
 
 
 # ---- verdicts ------------------------------------------------------------------------------------
@@ -397,8 +413,49 @@ def test_what_cannot_be_tried_says_why() -> None:
     large = Graph.parse(str(mlp()).replace("1..64", "1..1000000000"))
     with pytest.raises(NotTried, match=r"operations, more than f64 on the CPU does .* sizes="):
         trial(large, MatmulBiasAct(), CPU, sizes={"N": 1_000_000_000})
+    sizes = {"N": 1_000_000_000}
+    context = Context(backend=CPU, options={"sizes": sizes})
+    for attempt in (
+        lambda: Pipeline([MatmulBiasAct()], trial="full").run(large, context),
+        lambda: bisect(large, [MatmulBiasAct()], CPU, sizes=sizes),
+    ):
+        with pytest.raises(NotTried, match="operations, more than"):
+            attempt()
+    with pytest.raises(NotTried, match=r"mlp itself does not run: w must be f32\[16, 4\], and"):
+        trial(mlp(), MatmulBiasAct(), CPU, data={"w": np.ones(3, "f4")})
     verdict = trial(mlp(), Negations(), CPU)
     assert (verdict.kept, verdict.why) == (False, "it changes nothing")
+
+
+@pytest.mark.promise("AICF-trial-times")
+def test_what_takes_too_long_is_not_timed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(*arguments: Any) -> timing.Pair:
+        raise timing.OutOfTime("3 of 9 rounds were done")
+
+    monkeypatch.setattr(timing, "compare", compare)
+    verdict = trial(mlp(), MatmulBiasAct(), CPU, store=store)
+    assert verdict.kept
+    assert verdict.why.endswith("; not timed: that takes more than 10 s")
+    assert store.verdicts.all() == []
+
+
+@pytest.mark.promise("AICF-trial")
+def test_a_graph_that_does_not_run_is_the_rule_s_fault() -> None:
+    class Invents(Rule):
+        """relu(x) = a constant of which nobody knows what is in it"""
+
+        name = "invents"
+
+        def pattern(self, op: Any, x: Any) -> Any:
+            return op.relu(x)
+
+        def rewrite(self, m: Any, e: Any) -> Any:
+            made = e.graph.constant("secret", "f32[4]")
+            return e.node("add", m.x, made)
+
+    verdict = trial(mlp(), Invents(), CPU)
+    assert not verdict.kept
+    assert verdict.why == "its graph does not run: nothing says what is in secret"
 
 
 @pytest.mark.promise("AICF-trial")

@@ -53,22 +53,27 @@ class Pair:
     after: Times
 
     @property
-    def ratios(self) -> tuple[float, float, float]:
-        """How long the second took of the first in the same round: the quartiles. What disturbs a
-        whole round leaves them as they are."""
-        found = [b / a for a, b in zip(self.before.samples, self.after.samples, strict=False)]
-        low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+    def ratios(self) -> list[float]:
+        """How long the second took of the first in the same round. What disturbs a whole round
+        leaves them as they are."""
+        return [b / a for a, b in zip(self.before.samples, self.after.samples, strict=True)]
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        low, middle, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
         return low, middle, high
 
     @property
-    def is_noisy(self) -> bool:
-        low, middle, high = self.ratios
-        return high - low > _NOISY * middle and low < _SLOWER
+    def is_slower(self) -> bool:
+        """In three rounds of four; in every one where they differ much."""
+        low, middle, high = self.quartiles
+        is_even = high - low <= _NOISY * middle
+        return (is_even and low > _SLOWER) or min(self.ratios) > _SLOWER
 
     @property
-    def is_slower(self) -> bool:
-        """In three rounds of four."""
-        return self.ratios[0] > _SLOWER
+    def is_noisy(self) -> bool:
+        low, middle, high = self.quartiles
+        return high - low > _NOISY * middle and not self.is_slower
 
 
 def compare(
@@ -81,7 +86,8 @@ def compare(
     """Two calls beside each other, taken again where the times are noise; they may stay so. Raises
     OutOfTime."""
     for _ in range(_ATTEMPTS):
-        times = measure(backend, {"before": before, "after": after}, refresh, deadline)
+        calls = {"before": before, "after": after}
+        times = measure(backend, calls, refresh, deadline, leaves_slow=False)
         pair = Pair(times["before"], times["after"])
         if not pair.is_noisy:
             break
@@ -93,11 +99,12 @@ def measure(
     calls: Mapping[str, Any],
     refresh: Callable[[], None],
     deadline: float = math.inf,
+    leaves_slow: bool = True,
 ) -> dict[str, Times]:
     """By name. In each round every call has its turn, each round another one first, so that what
     disturbs the machine disturbs all alike; `refresh` is called before each sample. A call that is
-    far slower than another is left alone after three rounds. Raises OutOfTime past `deadline`, of
-    time.monotonic()."""
+    far slower than another is left alone after three rounds, if `leaves_slow`. Raises OutOfTime
+    past `deadline`, of time.monotonic()."""
     counts = {name: _count(backend, call, refresh) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     going = list(calls)
@@ -107,7 +114,7 @@ def measure(
                 raise OutOfTime(f"{turn} of {_ROUNDS} rounds were done")
             refresh()
             samples[name].append(backend.time(calls[name], counts[name]))
-        if turn == 2:
+        if turn == 2 and leaves_slow:
             best = min(statistics.median(s) for s in samples.values())
             going = [n for n in going if statistics.median(samples[n]) <= _SLOW * best]
     return {name: Times(tuple(s)) for name, s in samples.items()}

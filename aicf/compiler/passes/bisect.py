@@ -16,7 +16,7 @@ from aicf.compiler.passes import diff
 from aicf.compiler.passes.numeric import Budget, Finding
 from aicf.compiler.passes.pipeline import check, doc_of, run_alone, said
 from aicf.compiler.passes.rule import Applied, Context, Fired, Group, Pass
-from aicf.compiler.passes.trial import Jury
+from aicf.compiler.passes.trial import Jury, NotTried
 
 _MOST = 1 << 20  # rewrites of one pass
 
@@ -105,6 +105,8 @@ class _Search:
                 return _Outcome(applied, None, "")
             check(graph, applied.graph)
             finding = self.jury.finding(applied.graph, {**self.made, **applied.data})
+        except NotTried:  # by no pass's fault
+            raise
         except Exception as error:  # whatever a rule raises
             return _Outcome(applied, None, said(error, one))
         return _Outcome(applied, finding, "" if finding.is_within else str(finding))

@@ -96,53 +96,69 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _matched(before: Graph, after: Graph) -> dict[Value, Value]:
     """Values of `after` and their likes in `before`, one to one."""
-    like: dict[Value, Value] = {}
-    used: set[Value] = set()
+    likes = _Likes()
+    _match_entries(before, after, likes)
+    _match_calls(before, after, likes)
+    _match_roles(before, after, likes)
+    _match_calls(before, after, likes)  # of what has a like by its role
+    return likes.of
 
-    def match(new: Value, old: Value) -> bool:
-        if new in like or old in used or new.type != old.type:
-            return like.get(new) is old
-        like[new] = old
-        used.add(old)
+
+class _Likes:
+    """Of values of the graph after, those of the one before."""
+
+    def __init__(self) -> None:
+        self.of: dict[Value, Value] = {}
+        self._used: set[Value] = set()
+
+    def match(self, new: Value, old: Value) -> bool:
+        """Whether they are alike, from now on."""
+        if new in self.of or old in self._used or new.type != old.type:
+            return self.of.get(new) is old
+        self.of[new] = old
+        self._used.add(old)
         return True
 
-    _match_forms(before, after, match)
-    _match_roles(before, after, match)
-    return like
+
+def _match_entries(before: Graph, after: Graph, likes: _Likes) -> None:
+    """By name; of constants that are one number everywhere by that."""
+    known: dict[Any, Value] = {}
+    for value, key in _entries(before):
+        known.setdefault(key, value)
+    for value, key in _entries(after):
+        if key in known:
+            likes.match(value, known[key])
 
 
-def _match_forms(before: Graph, after: Graph, match: Any) -> None:
-    """By what they are computed from, the first with the first."""
-    known: dict[Any, list[Value]] = {}
-    for value, form in _forms(before).items():
-        known.setdefault(form, []).append(value)
-    for value, form in _forms(after).items():
-        olds = known.get(form)
-        if olds:
-            match(value, olds.pop(0))
-
-
-def _forms(graph: Graph) -> dict[Value, int]:
-    """A number for each value, the same for what is computed alike from the same entries."""
-    forms: dict[Value, int] = {}
-    for kind, entries in (("input", graph.inputs), ("param", graph.params)):
-        forms.update((v, hash((kind, v.name, v.type))) for v in entries)
+def _entries(graph: Graph) -> Iterator[tuple[Value, Any]]:
+    yield from ((v, v.name) for v in (*graph.inputs, *graph.params))
     for v, fill in graph.constants.items():
-        forms[v] = hash(("constant", v.type, v.name if fill is None else repr(fill)))
-    for node in graph.nodes:
-        own = hash((node.op, _attributes(node), tuple(_form(x, forms) for x in node.inputs)))
-        forms.update((v, hash((own, i))) for i, v in enumerate(_places(node)) if v is not None)
-    return forms
+        yield v, v.name if fill is None else (repr(fill), v.type)
 
 
-def _form(operand: Any, forms: dict[Value, int]) -> Any:
-    if isinstance(operand, tuple):
-        return tuple(_form(x, forms) for x in operand)
-    return forms.get(operand, 0) if isinstance(operand, Value) else repr(operand)
+def _match_calls(before: Graph, after: Graph, likes: _Likes) -> None:
+    """The same calls of values that are alike, the first with the first."""
+    known: dict[Any, list[Node]] = {}
+    for node in before.nodes:
+        known.setdefault(_call(node, {}), []).append(node)
+    for node in after.nodes:
+        olds = known.get(_call(node, likes.of))
+        if olds:
+            old = olds.pop(0)
+            for v, w in zip(_places(node), _places(old), strict=False):
+                if v is not None and w is not None:
+                    likes.match(v, w)
 
 
-def _attributes(node: Node) -> tuple[Any, ...]:
-    return tuple((name, repr(value)) for name, value in node.attrs.items())
+def _call(node: Node, likes: dict[Value, Value]) -> Any:
+    attributes = tuple((name, repr(value)) for name, value in node.attrs.items())
+    return node.op, attributes, tuple(_operand(x, likes) for x in node.inputs)
+
+
+def _operand(x: Any, likes: dict[Value, Value]) -> Any:
+    if isinstance(x, tuple):
+        return tuple(_operand(part, likes) for part in x)
+    return likes.get(x, x) if isinstance(x, Value) else repr(x)
 
 
 def _places(node: Node) -> list[Value | None]:
@@ -150,7 +166,7 @@ def _places(node: Node) -> list[Value | None]:
     return [*node.outs, *(v for state in node.states.values() for v in values_of(state))]
 
 
-def _match_roles(before: Graph, after: Graph, match: Any) -> None:
+def _match_roles(before: Graph, after: Graph, likes: _Likes) -> None:
     """By what is made of them: outputs, what entries are at the end, and then what nodes read that
     give what was matched."""
     todo = list(zip(after.outputs, before.outputs, strict=False))
@@ -163,7 +179,7 @@ def _match_roles(before: Graph, after: Graph, match: Any) -> None:
     seen: set[tuple[Node, Node]] = set()
     while todo:
         new, old = todo.pop()
-        if not match(new, old):
+        if not likes.match(new, old):
             continue
         a, b = after.producer(new), before.producer(old)
         if a is None or b is None or a.op != b.op or (a, b) in seen:

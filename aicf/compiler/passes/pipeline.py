@@ -24,7 +24,7 @@ from aicf.compiler.passes.numeric import Budget
 from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.record import Optimised, PassRecord
 from aicf.compiler.passes.rule import Applied, Context, Pass
-from aicf.compiler.passes.trial import Jury
+from aicf.compiler.passes.trial import Jury, NotTried
 from aicf.compiler.runtime import memory
 from aicf.dim import Symbol
 
@@ -52,7 +52,8 @@ class Pipeline:
 
     def run(self, graph: Graph, context: Context | None = None) -> Optimised:
         """The graph after all passes that were not rolled back; the given one is not changed.
-        Raises IRError where that is none, and ValueError where a trial lacks a backend."""
+        Raises IRError where that is none, ValueError where a trial lacks a backend, NotTried where
+        the graph cannot be tried."""
         context = context or Context()
         if self.verify:
             graph.verify()
@@ -99,6 +100,8 @@ class Pipeline:
                     if not record.verdict.kept:
                         raise RolledBack(record.verdict.why)
                 record.result, record.rejected, taken = applied.graph, None, applied
+        except NotTried:  # by no pass's fault
+            raise
         except Exception as error:  # whatever a rule of somebody's raises
             record.failed = said(error, one)
         record.seconds = time.perf_counter() - start

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels import timing
 from aicf.compiler.kernels.cost import work_of
@@ -28,6 +27,7 @@ from aicf.compiler.passes.exact import Results, exact
 from aicf.compiler.passes.execution import Execution
 from aicf.compiler.passes.numeric import Budget, Finding, Run, judge
 from aicf.compiler.passes.rule import Context, Pass
+from aicf.compiler.runtime import memory
 
 _POLICY = "1"  # the rules of this file: verdicts under others are void
 _SECONDS = 10.0  # that the times of one rule may take
@@ -92,17 +92,20 @@ class Jury:
         known = self.store.verdicts.of_key(key) if self.store is not None else None
         if known is not None:
             return known
+        assert self.cases
         try:
             finding = self.finding(after, made or {})
-        except (IRError, _Incomplete) as error:
-            return self.verdict(rule.name, key, False, f"its graph is none: {error}")
+        except _lost():
+            raise
+        except Exception as error:  # of whatever a rule made
+            return self.verdict(rule.name, key, False, f"its graph does not run: {error}")
         verdict = self.verdict(rule.name, key, finding.is_within, str(finding), finding)
-        is_noise = False
+        is_open = False
         if verdict.kept and self.timed:
             pair = self._times(before, after, made or {})
             verdict = self._timed(verdict, pair)
-            is_noise = pair.is_noisy
-        if self.store is not None and not is_noise:
+            is_open = pair is None or pair.is_noisy
+        if self.store is not None and not is_open:
             self.store.verdicts.put(verdict)
         return verdict
 
@@ -132,11 +135,20 @@ class Jury:
             self._check(graph)
             given = self.data or {}
             is_random = any(v.name not in given for v in draw.wanted(graph))
-            self._cases = [self._case(graph, given, seed) for seed in range(3 if is_random else 1)]
+            try:
+                cases = [self._case(graph, given, i) for i in range(3 if is_random else 1)]
+            except _lost():
+                raise
+            except Exception as error:
+                raise NotTried(f"{graph.name} itself does not run: {error}") from error
+            self._cases = cases
         return self._cases
 
     def _case(self, graph: Graph, given: Mapping[str, Any], seed: int) -> _Case:
         """Of positive numbers where others lead to NaNs and infinities."""
+        for v in draw.wanted(graph):
+            if v.name in given:
+                memory.check(v, given[v.name], {})
         drawn = draw.fill(graph, given, seed)
         right = exact(graph, drawn)
         if not all(map(is_finite, right.values())):
@@ -164,7 +176,8 @@ class Jury:
 
     # ---- times ----------------------------------------------------------------------------------
 
-    def _times(self, before: Graph, after: Graph, made: Mapping[str, Any]) -> timing.Pair:
+    def _times(self, before: Graph, after: Graph, made: Mapping[str, Any]) -> timing.Pair | None:
+        """None where they take too long."""
         executions = []
         for graph in (before, after):
             bound = draw.sized(graph, self.sizes)
@@ -175,14 +188,21 @@ class Jury:
                 execution.refresh()
 
         first, second = executions
-        return timing.compare(self.backend, first, second, refresh, time.monotonic() + _SECONDS)
+        end = time.monotonic() + _SECONDS
+        try:
+            return timing.compare(self.backend, first, second, refresh, end)
+        except timing.OutOfTime:
+            return None
 
-    def _timed(self, verdict: Verdict, pair: timing.Pair) -> Verdict:
+    def _timed(self, verdict: Verdict, pair: timing.Pair | None) -> Verdict:
+        if pair is None:
+            why = f"{verdict.why}; not timed: that takes more than {_SECONDS:g} s"
+            return replace(verdict, why=why)
         before, after = pair.before.median, pair.after.median
         told = f"{before * 1e6:.4g} us before and {after * 1e6:.4g} us after"
         verdict = replace(verdict, seconds_before=before, seconds_after=after)
         if pair.is_noisy:
-            low, _, high = pair.ratios
+            low, _, high = pair.quartiles
             why = f"{verdict.why}; times are noise, which decides nothing: {low:.2f} to {high:.2f}"
             return replace(verdict, why=why, seconds_before=None, seconds_after=None)
         if pair.is_slower:
@@ -202,6 +222,14 @@ class Jury:
             *(module_digest(self.graph.table[op]) for op in sorted(rows)),
         )  # fmt: skip
         return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _lost() -> type[Exception]:
+    """What a device raises that is gone, whoever uses it."""
+    from aicf_rt import CudaLost
+
+    found: type[Exception] = CudaLost
+    return found
 
 
 def source_digest(rule: object) -> str:
