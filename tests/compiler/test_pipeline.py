@@ -9,15 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from aicf.backend.cpu import CpuBackend
+from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph, Node
 from aicf.compiler.passes import diff
+from aicf.compiler.passes.exact import exact
+from aicf.compiler.passes.execution import interpreted
+from aicf.compiler.passes.numeric import Budget, Run, judge
 from aicf.compiler.passes.patience import OutOfPatience, within
-from aicf.compiler.passes.pipeline import Pipeline
+from aicf.compiler.passes.pipeline import Pipeline, standard
 from aicf.compiler.passes.record import PassRecord
 from aicf.compiler.passes.rule import Applied, Context, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
+from compiler.drawing import graphs
 from compiler.wrong_rules import (
     Drops,
     Forgets,
@@ -326,3 +333,32 @@ def test_nodes_are_known_by_line() -> None:
     assert str(node.loc) == "mlp.py:4"
     assert [str(f.loc) for f in done.records[0].fired] == ["mlp.py:3", "mlp.py:4"]
     assert all(f.at.partition(":")[0].endswith("matmul_bias_act.py") for f in done.records[0].fired)
+
+
+# ---- on whatever graph ---------------------------------------------------------------------------
+
+
+@pytest.mark.promise("AICF-pipeline-random")
+@pytest.mark.guests("ml_dtypes")
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graphs(), st.integers(1, 4), st.booleans())
+def test_random_graphs_of_all_rows(graph: Graph, size: int, is_frozen: bool) -> None:
+    """Updates in place, views and all: no pass fails, and the results are as near to f64's."""
+    from compiler.test_interpret import data_of  # needs ml_dtypes
+
+    try:
+        graph = graph.bind({"N": size})
+    except IRError:
+        return  # for that size the graph does not hold, and says so
+    data = data_of(graph, size)
+    frozen = frozenset(v.name for v in graph.params if is_frozen)
+    done = standard().run(graph, Context(data=data, frozen=frozen))
+    assert [r.failed for r in done.records if r.failed] == []
+    before = interpreted(graph, data)
+    after = interpreted(done.graph, {**data, **done.data})
+    assert {k: (x.dtype, x.shape) for k, x in before.items()} == {
+        k: (x.dtype, x.shape) for k, x in after.items()
+    }
+    if any(before[k].tobytes() != after[k].tobytes() for k in before):
+        finding = judge([Run(before, after, exact(graph, data))], Budget(16, 64))
+        assert finding.is_within, finding

@@ -24,6 +24,7 @@ RULES = {
 
 
 @pytest.mark.promise("COMPILER-rules-proven")
+@pytest.mark.guests("ml_dtypes")
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 def test_a_rule(rule: Rule) -> None:
     """50 that must fire, 100 that must refuse by name, 50 that are random."""

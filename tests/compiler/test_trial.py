@@ -95,6 +95,7 @@ def rigged(before: float, after: float) -> Rigged:
 
 
 @pytest.mark.promise("AICF-trial")
+@pytest.mark.guests("ml_dtypes")
 def test_exact_is_f64_also_through_shorter_floats() -> None:
     graph = Graph.parse(
         "graph g {\n input %x: f32[64]\n constant %c: f32[] = 0.1\n"
@@ -200,6 +201,7 @@ def test_a_rule_that_multiplies_the_error_is_refused(store: Store) -> None:
 
 
 @pytest.mark.promise("AICF-trial-budget")
+@pytest.mark.guests("ml_dtypes")
 def test_a_lie_is_refused_whatever_the_dtype() -> None:
     for dtype in ("f32", "f16", "bf16", "f64"):
         text = str(mlp()).replace("f32", dtype)

@@ -14,6 +14,7 @@ nothing does, the graph must be the very same.
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ from aicf.compiler.passes.trial import is_finite
 from aicf.table import Kind, Param, Row, Table
 
 _FILL = "fill_.Scalar"  # what updates a tensor in place, in ATen's words
-_DTYPES = ("f32", "f32", "f32", "f64", "f16", "bf16")
+_DTYPES = ("f32", "f32", "f32", "f64", "f16")  # and bf16, where numpy can have that
 _ANYWHERE = Budget(16, 64)  # of random graphs, which may be ill-conditioned
 _NODES = 6  # of a random graph
 
@@ -71,7 +72,8 @@ class Draw:
     def __init__(self, seed: str, table: Table | None = None) -> None:
         self.random = random.Random(seed)
         self.graph = Graph(table or Table.default(), "drawn")
-        self.dtype: str = self.random.choice(_DTYPES)
+        more = ("bf16",) if importlib.util.find_spec("ml_dtypes") else ()
+        self.dtype: str = self.random.choice((*_DTYPES, *more))
         self.frozen: set[str] = set()  # params that nobody changes between runs
         self.is_positive = False  # whether all reals are, that come as data
 
