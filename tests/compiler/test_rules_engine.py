@@ -13,6 +13,7 @@ from aicf import ops, param, trace
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes.engine import Endless, apply
 from aicf.compiler.passes.rule import Applied, Context, Group, Rule, RuleError
+from aicf.compiler.passes.rules.dense_permutes import DensePermutes
 from aicf.compiler.passes.rules.double_negation import DoubleNegation
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from aicf.compiler.passes.rules.times_one import TimesOne
@@ -214,6 +215,17 @@ def test_what_a_match_has() -> None:
         first.c
 
 
+def test_zeros_differ_by_their_signs() -> None:
+    graph = Graph()
+    x = graph.input("x", "f32[3]")
+    for i, zero in enumerate((0.0, -0.0)):
+        graph.add("mul", x, graph.constant(f"c{i}", "f32[]", zero))
+        graph.add("scale", x, factor=zero)
+    assert len(seen(lambda op, x: op.mul(x, 0), graph)) == 1
+    assert len(seen(lambda op, x: op.mul(x, -0.0), graph)) == 1
+    assert len(seen(lambda op, x: op.scale(x, factor=0), graph)) == 1
+
+
 def test_a_call_that_stands_twice_is_one_node() -> None:
     def pattern(op: Any, x: Any) -> Any:
         half = op.sigmoid(x)
@@ -340,6 +352,20 @@ def test_shares_memory() -> None:
         assert reasons(applied(TimesOne(), trace(f, "f32[3]"))) == ["shares-memory"]
     fine = trace(lambda x: ops.relu(x) * 1, "f32[3]")
     assert ops_of(applied(TimesOne(), fine).graph) == ["relu"]
+
+
+def test_what_stands_for_a_value_is_updated_as_it_was() -> None:
+    """In one run of a rule: a new value, and what would be read as that after its update."""
+
+    def f(x: Any) -> Any:
+        p = ops.permute(ops.permute(x, perm=(1, 0)), perm=(1, 0))
+        before = ops.copy(p)
+        ops.fill(p, value=1.0)
+        return ops.relu(before)
+
+    found = applied(DensePermutes(), trace(f, "f32[3, 2]"))
+    assert ops_of(found.graph) == ["permute", "copy", "fill", "relu"]
+    assert reasons(found) == ["overwritten"]
 
 
 def test_updates() -> None:
@@ -481,6 +507,7 @@ def test_constants_that_a_refused_match_added_are_not_there() -> None:
 
     def give_then(m: Any, e: Any) -> Any:
         if m.x.name == "x":
+            e.number(7, "f32", "cpu")
             m.refuse("type")
         return e.node("neg", m.x)
 

@@ -160,6 +160,7 @@ CASES = [
     c("expand-twice", lambda x: ops.relu(x.expand(2, 1, 4).expand(2, 3, 4)), ("1, 4",),
       "view.expand relu"),
     c("slice-twice", lambda x: ops.relu(x[1:9:2][1:4:2]), ("12, 3",), "view.slice relu"),
+    c("slice-twice", lambda x: ops.relu(x[1:12:5][1:3]), ("12, 3",), "view.slice relu"),
     c("slice-twice", lambda x: ops.relu(x[2:][:-1]), ("12, 3",), "view.slice relu"),
     c("slice-twice", lambda x: ops.relu(x[1:, 1:][2:]), ("12, 3",)),
 ]  # fmt: skip
@@ -269,6 +270,7 @@ def test_odd_numbers(number: float) -> None:
         for rule in (*simplifying(), *fusing()):
             found = rule.run(graph)
             same(interpret(graph, {"x": odd}), interpret(found.graph, {"x": odd}))
+            assert Graph.parse(found.graph.text()) == found.graph
 
 
 def test_odd_numbers_through_what_is_exact() -> None:

@@ -383,6 +383,21 @@ def test_a_rectifier_goes_behind_the_pooling(window: dict[str, Any]) -> None:
     assert large == ["conv2d", "max_pool2d_bwd"]
 
 
+def test_what_the_backward_keeps_is_small() -> None:
+    """It reads the result of the rectifier, which is there anyway, and not of the pooling."""
+
+    def loss(x: Any) -> Any:
+        h = ops.max_pool2d(ops.relu(x), window=2, stride=2)
+        return ops.sum(h * ops.sigmoid(h), axes=None)
+
+    found = pooling().run(value_and_grad(trace(loss, param("f32[1, 2, 4, 4]")))).graph
+    assert ops_of(found).count("relu") == ops_of(found).count("max_pool2d") == 1
+    (back,) = (n for n in found.nodes if n.op == "relu_bwd")
+    made = found.producer([*back.reads][1])
+    assert made is not None
+    assert made.op == "relu"
+
+
 def test_pooling_of_what_is_no_number_and_of_zeros() -> None:
     """A NaN is the largest, of zeros the sign is not promised, and where none is above 0 nothing
     goes back."""
