@@ -72,13 +72,24 @@ def described(array: Array, size: str | None = None) -> str:
 
 def train(problem: Problem, backend: Any, first: Weights) -> tuple[list[float], float]:
     """The losses of all steps, and the accuracy afterwards."""
+    losses, step = fit(problem, backend, first)
+    return losses, accuracy(problem, backend, step, described_all(first))
+
+
+def described_all(weights: Weights) -> dict[str, Any]:
+    """The weights as params of a graph."""
+    return {name: aicf.param(described(w)) for name, w in weights.items()}
+
+
+def fit(problem: Problem, backend: Any, first: Weights) -> tuple[list[float], aicf.ExecutorV2]:
+    """The losses of all steps, and the step, which has the weights."""
     symbols = {"N": (1, len(problem.x))}
-    params = {n: aicf.param(described(w)) for n, w in first.items()}
 
     def forward(x: Any, y: Any, weights: Any) -> Any:
         return problem.loss(problem.forward(x, **weights), y)
 
     x, y = described(problem.x, "N"), described(problem.y, "N")
+    params = described_all(first)
     graph = aicf.trace(forward, x, y, params, symbols=symbols, name=problem.name)
     training = aicf.training_step(graph, problem.optimizer, **problem.options)
     step = aicf.ExecutorV2(training.graph, backend)
@@ -91,7 +102,7 @@ def train(problem: Problem, backend: Any, first: Weights) -> tuple[list[float], 
         given = {"lr": problem.rate} | ({"step": i + 1} if counts else {})
         loss = step(backend.from_host(bx), backend.from_host(by), **given)
         losses.append(float(backend.to_host(loss)))
-    return losses, accuracy(problem, backend, step, params)
+    return losses, step
 
 
 def accuracy(problem: Problem, backend: Any, trained: Any, params: dict[str, Any]) -> float:

@@ -42,3 +42,20 @@ def test_an_example_learns_on_a_gpu(name: str) -> None:
     done = run(name, "--backend", "cuda")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "on cuda" in done.stdout
+
+
+@pytest.mark.promise("AICF-quantise-accuracy")
+@pytest.mark.guests("sklearn")
+def test_an_example_goes_to_integers() -> None:
+    done = run("quantised")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "in integers" in done.stdout
+    assert "kept in floats" not in done.stdout
+
+
+@pytest.mark.promise("AICF-quantise-accuracy")
+@pytest.mark.gpu
+@pytest.mark.guests("sklearn")
+def test_an_example_goes_to_integers_on_a_gpu() -> None:
+    done = run("quantised", "--backend", "cuda")
+    assert done.returncode == 0, done.stdout + done.stderr
