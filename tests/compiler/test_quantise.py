@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -225,13 +224,16 @@ def test_what_is_read_as_numbers_too_stays_numbers() -> None:
 
 
 @pytest.mark.promise("AICF-quantise-layers")
-def test_replays_give_what_single_calls_give() -> None:
+def test_replays_and_what_is_compiled_give_what_single_calls_give(tmp_path: Path) -> None:
     graph, data = chain_case()
     x = normal(8, 16)
     found = aicf.quantise(graph, data, [{"x": x}], backend=CpuBackend())
     run = aicf.ExecutorV2(found.graph, CpuBackend(strict=True), params=found.params,
                           constants=found.constants)  # fmt: skip
-    assert np.array_equal(run(x), interpret(found.graph, {**found.constants, "x": x})[0])
+    exact = interpret(found.graph, {**found.constants, "x": x})[0]
+    assert np.array_equal(run(x), exact)
+    compiled = aicf.compile(found.graph, constants=found.constants, cache=tmp_path)
+    assert np.array_equal(compiled(x), exact)
     assert not found.params  # the floats are gone
     smaller = normal(3, 16)
     assert run(smaller).shape == (3, 4)
@@ -331,11 +333,12 @@ def test_a_calibration_is_refused_after_retraining(tmp_path: Path) -> None:
     retrained = {**data, "w2": data["w2"] + np.float32(1e-7)}
     with pytest.raises(StaleCalibration, match=r"other values of w2 \(1 of 4 params\)"):
         aicf.quantise(graph, retrained, [{"x": x}], calibration=kept)
+    seen = calibrate(graph, observed(graph), data, [{"x": x}])
     with pytest.raises(StaleCalibration, match="w2"):
-        Quantise(kept).run(graph, context(graph, retrained))
+        Quantise(seen).run(graph, context(graph, retrained))
     other = Graph.parse(graph.text().replace("%w3", "%w4"))
     with pytest.raises(StaleCalibration, match="another graph"):
-        Quantise(kept).run(other, context(other, {**data, "w4": data["w3"]}))
+        Quantise(seen).run(other, context(other, {**data, "w4": data["w3"]}))
     for text in ("", "[]", "{}", '{"graph": 1, "params": 2, "ranges": 3}', path.read_text()[:-40]):
         path.write_text(text)
         with pytest.raises(ValueError, match="no calibration"):
@@ -460,7 +463,7 @@ def test_layers_go_back_to_floats_until_the_metric_holds() -> None:
     assert not none.layers
     assert none.after == 1.0
     assert len(none.refused) == 3
-    assert none.graph == dataclasses.replace(graph)
+    assert words(none.graph) == ["gemm", "gemm", "gemm"]
 
 
 @pytest.mark.promise("AICF-quantise-accuracy")
@@ -479,7 +482,7 @@ def test_a_module_of_torch_goes_to_integers() -> None:
     found = aicf.from_export(program, names=("N",))
     batches = [{"input": torch.randn(n, 3, 6, 6)} for n in (5, 9)]
     ours = aicf.quantise(found.graph, found.data, batches, observer="percentile")
-    assert [x.op for x in ours.layers] == ["conv2d", "gemm"]
+    assert words(ours.graph) == ["quantize", "conv2d_i8", "gemm_i8"]  # the bias is in the product
     x = torch.randn(7, 3, 6, 6)
     given = {**ours.params, **ours.constants, "input": x}
     assert decibels(net(x).detach().numpy(), np.asarray(interpret(ours.graph, given)[0])) > 25

@@ -22,6 +22,7 @@ from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Value
 from aicf.compiler.passes.observe import Batch, Calibration, Data, Run, calibrate, needed, runner
+from aicf.compiler.passes.pipeline import Pipeline, standard
 from aicf.compiler.passes.quantise import Layer, Quantise, Rewritten, dequantized, observed
 from aicf.compiler.passes.rule import Applied, Context, Fired, Pass, Refused
 
@@ -69,15 +70,16 @@ class Quantised:
 
 def quantise(
     graph: Graph, params: Data, data: Iterable[Batch], *,
-    calibration: Calibration | None = None, passes: Sequence[Pass] = (),
+    calibration: Calibration | None = None, passes: Sequence[Pass] | None = None,
     observer: str = "range", percentile: float = 99.99,
     symmetric: bool = False, keep: Collection[str] = (), keep_first: bool = False,
     keep_last: bool = False, least_db: float = 20.0, metric: Metric | None = None,
     max_drop: float = 0.01, backend: Any = None,
 ) -> Quantised:  # fmt: skip
     """`params` has the values of params and constants, which count as fixed from now on; `data` are
-    batches of inputs by name, which calibrate and measure errors. `passes` run before. `metric` is
-    given a function that runs a batch, and says how good its outputs are: it may fall by
+    batches of inputs by name, which calibrate and measure errors. `passes` run before, by default
+    the standard ones, so that what stands between a product and its bias is gone. `metric` is given
+    a function that runs a batch, and says how good its outputs are: it may fall by
     `max_drop`. Without one, no output may have less than `least_db`, as no layer may.
 
     A `calibration` of before is taken instead of a new one if neither the graph nor the values have
@@ -85,10 +87,9 @@ def quantise(
     batches = list(data)
     if not batches:
         raise ValueError("errors are measured on batches: give one at least")
-    values = dict(params)
-    for one in passes:
-        applied = one.run(graph, _context(graph, values, backend))
-        graph, values = applied.graph, {**values, **applied.data}
+    pipeline = standard() if passes is None else Pipeline(passes)
+    optimised = pipeline.run(graph, _context(graph, params, backend))
+    graph, values = optimised.graph, {**params, **optimised.data}
     if calibration is None:
         calibration = calibrate(
             graph, observed(graph), values, batches, observer=observer, percentile=percentile,
