@@ -217,8 +217,8 @@ def _optimised(asked: _Asked) -> Made:
         is_sequence = isinstance(asked.passes, Sequence)
         pipeline: Any = Pipeline(asked.passes) if is_sequence else asked.passes
         data = {**asked.frozen, **asked.constants}
-        options = {"sizes": asked.sizes}
-        context = Context(asked.backend, data, made.frozen, options)
+        options: dict[str, Any] = {"sizes": asked.sizes}
+        context = Context(asked.backend, data, made.frozen, options=options)
         found = pipeline.run(placed, context)
         made.graph, made.records, made.data = found.graph, found.records, dict(found.data)
     made.seconds["passes"] = time.perf_counter() - began

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node
@@ -53,7 +53,7 @@ class Executable(ExecutorV2):
         held = {name: x for name, x in (params or {}).items() if name not in gone}
         super().__init__(
             made.graph, backend, params=held, constants={**given, **made.data},
-            selector=_Known(made), **options,
+            selector=cast("Selector", _Known(made)), **options,
         )  # fmt: skip
         self._is_loading = False
 
@@ -94,8 +94,17 @@ class Executable(ExecutorV2):
 
     @property
     def plan(self) -> Any:
-        """Where everything lies in memory, for the sizes of `bound`; None before they are known."""
-        return getattr(self.last and self.last.program, "plan", None)
+        """Where everything lies in memory, for the sizes of `bound`; None before they are known,
+        and while a param is missing."""
+        if self.last is not None:
+            program = self.last.program
+        elif self.made.sizes or not self.graph.symbols:
+            if any(v not in self._params for v in self.graph.params):
+                return None
+            program = self.program(**self.made.sizes)
+        else:
+            return None
+        return getattr(program, "plan", None)
 
     @property
     def choices(self) -> list[tuple[Node, Choice | None]]:

@@ -161,13 +161,18 @@ def _of_object(x: Any) -> list[Any]:
     kind = type(x)
     if is_dataclass(x):
         return [kind, [(f.name, getattr(x, f.name, None)) for f in fields(x)]]
-    held = getattr(x, "__dict__", None)
+    held = {n: v for n, v in getattr(x, "__dict__", {}).items() if not _is_derived(kind, n)}
     slots = [name for c in kind.__mro__ for name in _slots(c) if hasattr(x, name)]
-    if held is None and not slots:
+    if not hasattr(x, "__dict__") and not slots:
         if callable(x) and hasattr(x, "__name__"):
             return _named(x)
         raise NoFingerprint(f"{kind.__module__}.{kind.__qualname__} has no hash of its content")
-    return [kind, *((name, getattr(x, name)) for name in slots), *sorted((held or {}).items())]
+    return [kind, *((name, getattr(x, name)) for name in slots), *sorted(held.items())]
+
+
+def _is_derived(kind: type, name: str) -> bool:
+    """Of what it holds: it may be there or not."""
+    return isinstance(getattr(kind, name, None), functools.cached_property)
 
 
 def _slots(kind: type) -> tuple[str, ...]:

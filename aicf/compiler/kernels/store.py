@@ -8,6 +8,7 @@ choices in memory. Both are said once, as a StoreWarning; neither is ever an err
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sqlite3
@@ -34,8 +35,6 @@ CREATE TABLE IF NOT EXISTS choices (
 ) WITHOUT ROWID
 """
 _PUT = f"INSERT OR REPLACE INTO choices ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_SUMS = "SELECT checksum FROM choices WHERE op = ?"
-
 Key = tuple[Subject, Hard, Soft]
 
 
@@ -85,7 +84,7 @@ class Store:
         """A hash of the choices of these ops: another one once there is another choice."""
         found = hashlib.blake2b(digest_size=16)
         for op in sorted(ops):
-            rows = self._file.attempt(lambda db, op=op: db.execute(_SUMS, (op,)).fetchall()) or []
+            rows = self._file.attempt(functools.partial(_sums, op)) or []
             mine = [r.columns()[-1] for k, r in self._memory.items() if k[0].op == op]
             for checksum in sorted([*(str(c) for (c,) in rows), *map(str, mine)]):
                 found.update(checksum.encode() + b"\0")
@@ -128,6 +127,10 @@ class Store:
 
 def _select(db: sqlite3.Connection, where: str, *values: str) -> list[tuple[Any, ...]]:
     return db.execute(f"SELECT {_COLUMNS} FROM choices {where}", values).fetchall()
+
+
+def _sums(op: str, db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT checksum FROM choices WHERE op = ?", (op,)).fetchall()
 
 
 def _write(db: sqlite3.Connection, records: Iterable[Record]) -> bool:
