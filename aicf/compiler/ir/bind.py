@@ -23,7 +23,10 @@ def bind(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 
 def place(graph: Graph, device: str) -> Graph:
-    """A new graph, whose tensors are all on one device; every node is inferred anew for it."""
+    """A new graph, whose tensors are all on one device; every node is inferred anew for another
+    one than it was on."""
+    if all(getattr(v.type, "device", device) == device for v in graph.values):
+        return graph.clone()
     new = Graph(graph.table, graph.name, dict(graph.symbols))
     return _Binding(graph, new, {}, device).graph()
 

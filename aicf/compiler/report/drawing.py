@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from .layered import Drawing, Size, draw
 from .words import bytes_text, pixel_text, short, time_text
 
 CHARACTER = 7.3  # the width of a letter in boxes
+BOLD = 8.3
 LINE = 17.0
 PAD = 10.0
 COLOURS = 10  # that the page has
@@ -127,8 +129,15 @@ def _op_lines(op: Op) -> _Texts:
 
 
 def _size(lines: _Texts) -> Size:
-    width = max(len(text) + (len(more) + 2 if more else 0) for text, _, more in lines)
-    return Size(max(64.0, width * CHARACTER + 2 * PAD), len(lines) * LINE + PAD + 6)
+    width = max(_width(text, how) + (_width(more, "more") + 14 if more else 0)
+                for text, how, more in lines)  # fmt: skip
+    return Size(max(64.0, width + 2 * PAD), len(lines) * LINE + PAD + 6)
+
+
+def _width(text: str, how: str) -> float:
+    """Of letters that are as wide as each other, and about as much of bold ones."""
+    wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return wide * (BOLD if how == "name" else CHARACTER)
 
 
 def _node(

@@ -333,16 +333,22 @@ def _passed(record: Any) -> Passed:
         after=len(record.result.nodes),
         diff=tuple((line.mark, line.text) for line in record.lines()),
         fired=tuple(
-            Said(f.rule, "", "", f.nodes, f.by, place_of(f.loc), _at(f.at)) for f in record.fired
+            Said(f.rule, "", "", _bare(f.nodes), _bare(f.by), place_of(f.loc), _at(f.at))
+            for f in record.fired
         ),
         refused=tuple(
-            Said(r.rule, r.reason, r.detail, (r.node,), (), place_of(r.loc), _at(r.at))
+            Said(r.rule, r.reason, r.detail, _bare((r.node,)), (), place_of(r.loc), _at(r.at))
             for r in record.refused
         ),
         verdict=verdict,
         failed=record.failed or "",
         changed=bool(record.changed),
     )
+
+
+def _bare(lines: Sequence[str]) -> tuple[str, ...]:
+    """Statements without their places in source, which are said beside them."""
+    return tuple(line.strip().partition(' @ "')[0] for line in lines)
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -36,6 +36,11 @@ all(document, ".viewer").forEach((viewer) => {
     one: () => setZoom(1),
   };
   setZoom(clamp(across(), 0.6, 1), 0, 0);
+  if (nodes.size) {
+    const first = nodes.values().next().value.getBoundingClientRect();
+    const frame = viewer.getBoundingClientRect();
+    viewer.scrollLeft += first.left + first.width / 2 - frame.left - frame.width / 2;
+  }
   all(section, "[data-zoom]").forEach((b) => b.addEventListener("click", () => actions[b.dataset.zoom]()));
 
   viewer.addEventListener("wheel", (event) => {
