@@ -23,12 +23,14 @@ from typing import Any
 
 import pytest
 
-# Frameworks, and the CUDA compiler: tests meet them where they are installed. No part of a module
-# needs one.
+# Frameworks, the CUDA compiler, a browser: tests meet them where they are installed. No part of a
+# module needs one.
 GUESTS = (
     "torch", "jax", "ml_dtypes", "cupy", "numba", "tvm_ffi", "nvtx", "nvcc", "sklearn",
-    "matplotlib",
+    "matplotlib", "chromium",
 )  # fmt: skip
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")  # what it may be called
 
 # How many processes of pytest-xdist have tests of a marker. Two large ones, and what others keep,
 # fit into 141 GB.
@@ -42,6 +44,8 @@ def guest_version(name: str) -> str | None:
     """The version of a guest, None if it is not installed. Looks, imports nothing."""
     if name == "nvcc":
         return nvcc_version()
+    if name == "chromium":
+        return "found" if any(map(shutil.which, CHROMIUM)) else None
     if importlib.util.find_spec(name) is None:
         return None
     try:

@@ -103,7 +103,7 @@ all(document, ".viewer").forEach((viewer) => {
       list.append(dt, dd);
     };
     const row = byId(keyOf(node));
-    if (row) {
+    if (row && row.matches("tr")) {
       const heads = row.closest("table").tHead.rows[0].cells;
       Array.from(row.cells).forEach((cell, i) => {
         if (cell.textContent.trim()) { add(heads[i].textContent, ...Array.from(cell.cloneNode(true).childNodes)); }
@@ -257,6 +257,9 @@ if ("IntersectionObserver" in window) {
   }, { rootMargin: "-25% 0px -60% 0px" });
   all(document, "main > section").forEach((s) => observer.observe(s));
 }
+all(document, ".sections").forEach((nav) => nav.addEventListener("focusin", (event) => {
+  event.target.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+}));
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.target.closest("input") && !event.ctrlKey && !event.metaKey) {
     const input = document.querySelector("[data-filter]");
