@@ -168,14 +168,13 @@ def _torch(
     types: Mapping[str, str],
 ) -> tuple[Any, ...]:
     import torch
-
-    from .tensors import TORCH_DTYPES
+    from aicf_rt.dtypes import WORDS
 
     op = getattr(getattr(torch.ops.aten, word.name), word.overload)
     names = _names(row, tensors, attributes)
     for p, x in zip(row.tensors, tensors, strict=True):
         names[p.name] = _each(functools.partial(to_torch, written=p.inout), x)
-    names |= {name: getattr(torch, TORCH_DTYPES[d]) for name, d in types.items()}
+    names |= {name: getattr(torch, WORDS[d]) for name, d in types.items()}
     result = op(**_arguments(row, word, op._schema.arguments, names))
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aicf.table import BYTES
+
 from .tensors import dtype_of, strides_of
 
 Array = np.ndarray[Any, Any]
@@ -17,6 +19,19 @@ _NUMPY = frozenset(("bool", "i8", "u8", "i16", "i32", "i64", "f16", "f32", "f64"
 def is_numpy_dtype(dtype: str) -> bool:
     """Whether arrays of numpy's own can have it."""
     return dtype in _NUMPY
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """bf16 is that of ml_dtypes. Raises ImportError where it is not installed."""
+    if dtype != "bf16":
+        kinds = {"bool": "?", "u8": "u1"}
+        return np.dtype(kinds.get(dtype, f"{dtype[0]}{BYTES[dtype]}"))
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ImportError("bf16 on the host needs ml_dtypes: pip install ml_dtypes") from error
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def as_array(x: Any) -> Array:

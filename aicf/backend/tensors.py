@@ -7,33 +7,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-TORCH_DTYPES = {
-    "bool": "bool",
-    "i8": "int8",
-    "u8": "uint8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-}
-_NAMES = {name: short for short, name in TORCH_DTYPES.items()}
+from aicf_rt.dtypes import WORDS
+
+_NAMES: dict[str, str] = {word: name for name, word in WORDS.items()}
 
 
 def dtype_of(x: Any) -> str:
     """As the table has it: of a tensor, or of a dtype in anybody's words."""
     dtype = getattr(x, "dtype", x)
     text = str(getattr(dtype, "name", None) or dtype).removeprefix("torch.")
-    if text in TORCH_DTYPES:
+    if text in WORDS:
         return text
     if text in _NAMES:
         return _NAMES[text]
     name = getattr(dtype, "__name__", text)  # numpy.float32, the type
     if name in _NAMES:
         return _NAMES[name]
-    raise TypeError(f"{x!r} has no dtype of the table's: {', '.join(TORCH_DTYPES)}")
+    raise TypeError(f"{x!r} has no dtype of the table's: {', '.join(WORDS)}")
 
 
 def spec_of(x: Any) -> Any:

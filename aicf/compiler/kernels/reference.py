@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from aicf.backend.cpu import CpuBackend
+from aicf.backend.host import numpy_dtype
 from aicf.backend.tensors import dtype_of
 from aicf.table import FLOATS, Row, Table
 
 from .cost import work_of
 from .registry import Candidates
 from .request import Request
-from .trial import Array, Trial, numpy_dtype
+from .trial import Array, Trial
 
 # What a reference on the CPU may take: operations, some seconds of one plain loop; and bytes.
 _MOST = 4e9

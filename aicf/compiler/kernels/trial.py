@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from aicf.backend.base import AicfBackend
-from aicf.table import BYTES, FLOATS
+from aicf.backend.host import numpy_dtype
+from aicf.table import FLOATS
 
 from .request import Request
 
@@ -147,19 +148,6 @@ def _drawn(source: np.random.Generator, spec: Any, below: int) -> Array:
         return found
     high = 2 if spec.dtype == "bool" else below
     return np.asarray(source.integers(0, high, spec.shape)).astype(numpy_dtype(spec.dtype))
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """bf16 is that of ml_dtypes. Raises ImportError where it is not installed."""
-    if dtype != "bf16":
-        kinds = {"bool": "?", "u8": "u1"}
-        return np.dtype(kinds.get(dtype, f"{dtype[0]}{BYTES[dtype]}"))
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise ImportError("bf16 on the host needs ml_dtypes: pip install ml_dtypes") from error
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
 
 
 def each(function: Callable[[Any], Any], x: Any) -> Any:

@@ -83,7 +83,9 @@ def filled(type: Any, number: Any, model: Any = None) -> Any:
     if model is None or type_module(model) == "numpy":
         import numpy
 
-        return numpy.full(type.shape, number, _numpy_dtype(type.dtype))
+        from aicf.backend.host import numpy_dtype
+
+        return numpy.full(type.shape, number, numpy_dtype(type.dtype))
     import torch
     from aicf_rt.torch_kernels import DTYPES
 
@@ -93,15 +95,6 @@ def filled(type: Any, number: Any, model: Any = None) -> Any:
 def type_module(x: object) -> str:
     """The package that a tensor is of."""
     return type(x).__module__.partition(".")[0]
-
-
-def _numpy_dtype(name: str) -> Any:
-    if name == "bf16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    kinds = {"i": "i", "u": "u", "f": "f", "b": "?"}
-    return "?" if name == "bool" else f"{kinds[name[0]]}{int(name[1:]) // 8}"
 
 
 def _permute(x: Any, attrs: Mapping[str, Any]) -> Any:

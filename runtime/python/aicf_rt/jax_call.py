@@ -15,21 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .dtypes import WORDS
 from .jax_row import Attributes, Row, types_of
 
 # The table's names of dtypes, and jax's.
-DTYPES = {
-    "bool": jnp.bool_.dtype,
-    "i8": jnp.int8.dtype,
-    "u8": jnp.uint8.dtype,
-    "i16": jnp.int16.dtype,
-    "i32": jnp.int32.dtype,
-    "i64": jnp.int64.dtype,
-    "f16": jnp.float16.dtype,
-    "bf16": jnp.bfloat16.dtype,
-    "f32": jnp.float32.dtype,
-    "f64": jnp.float64.dtype,
-}
+DTYPES: dict[str, np.dtype[Any]] = {name: jnp.dtype(word) for name, word in WORDS.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 

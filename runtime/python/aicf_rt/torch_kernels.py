@@ -11,20 +11,10 @@ import torch
 from torch.autograd import forward_ad
 
 from ._core import Unsupported
+from .dtypes import WORDS
 from .torch_schema import Overload, Row
 
-DTYPES = {
-    "bool": torch.bool,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f32": torch.float32,
-    "f64": torch.float64,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, word) for name, word in WORDS.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 Kernel = Callable[..., Any]
