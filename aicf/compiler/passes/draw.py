@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from aicf.backend.host import numpy_dtype
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Value
 from aicf.compiler.ir.types import ScalarType, TensorType
-from aicf.compiler.kernels.trial import Array, numpy_dtype
+from aicf.compiler.kernels.trial import Array
 from aicf.compiler.runtime import memory
 from aicf.table import FLOATS
 

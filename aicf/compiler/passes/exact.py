@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from aicf.backend.host import numpy_dtype
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value, values_of
 from aicf.compiler.ir.types import TensorType
-from aicf.compiler.kernels.trial import Array, numpy_dtype
+from aicf.compiler.kernels.trial import Array
 from aicf.compiler.runtime import interpret, memory
 from aicf.table import FLOATS, Row, Variant
 
