@@ -24,22 +24,32 @@ class _State(threading.local):
 
 _state = _State()
 _always = os.environ.get("AICF_NVTX", "0") not in ("", "0")
+_lock = threading.Lock()
+asked = int(_always)  # by how many contexts, of any thread; 0: no thread is on
 _found: tuple[Callable[[str], Any], Callable[[], Any]] | None = None
 
 
 def is_on() -> bool:
-    return _always or _state.depth > 0
+    """Of this thread."""
+    return asked > 0 and (_always or _state.depth > 0)
+
+
+def _ask(by: int) -> None:
+    global asked
+    with _lock:
+        asked += by
+        _state.depth += by
 
 
 @contextlib.contextmanager
 def nvtx() -> Iterator[None]:
     """Ranges for the ops that this thread runs within. Raises ImportError without NVTX."""
     _calls()
-    _state.depth += 1
+    _ask(1)
     try:
         yield
     finally:
-        _state.depth -= 1
+        _ask(-1)
 
 
 @contextlib.contextmanager

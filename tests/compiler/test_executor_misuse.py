@@ -100,6 +100,27 @@ def test_an_output_that_is_reused_is_no_input(mode: str) -> None:
         assert np.asarray(h).tolist() == [count + 1] * 3
 
 
+@apart
+def test_where_what_is_written_lies_is_found_among_many() -> None:
+    """As all pairs say, whatever lies before, behind and between."""
+    from aicf.compiler.runtime.overlap import Apart
+
+    r = np.random.default_rng(4)
+    whole = np.zeros(400, "f4")
+    graph = Graph()
+    names = [graph.input(f"w{i}", "f32[5]") for i in range(20)]
+    x, g = graph.input("x", "f32[8]"), graph.input("g", "f32[5]")
+    graph.add("sgd", names[:18], [g] * 18, lr=1.0)
+    for _ in range(30):
+        starts = sorted(r.choice(56, 20, replace=False) * 7)
+        given = {v: whole[s : s + 5] for v, s in zip(names, starts, strict=True)}
+        rule = Apart(graph)
+        rule.check({**given, x: np.zeros(8, "f4"), g: np.zeros(5, "f4")})
+        for start in range(392):
+            shares = any(s < start + 8 and start < s + 5 for s in starts[:18])
+            assert rule.takes(x, whole[start : start + 8]) == (not shares)
+
+
 # ---- what is of another kind ---------------------------------------------------------------------
 
 

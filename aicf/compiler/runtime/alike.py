@@ -63,6 +63,8 @@ def extent(x: Any) -> tuple[int, int]:
     start = _start(x)
     if start is None or math.prod(x.shape) == 0:
         return -id(x) - 1, -id(x)
+    if getattr(getattr(x, "flags", None), "c_contiguous", False):
+        return start, start + int(x.nbytes)
     size = BYTES[dtype_of(x)]
     steps = strides_of(x)
     if steps is None:

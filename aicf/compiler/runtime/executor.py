@@ -106,6 +106,7 @@ class ExecutorV2:
         self._version = 0  # how often params became other tensors
         self._data = dict(constants or {})
         self._lock = threading.RLock()  # a run puts inputs into calls that all runs launch
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._bounds: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()  # by sizes and stream
         self._last: Bound | None = None
         self.last: Bound | None = None
@@ -169,16 +170,14 @@ class ExecutorV2:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the graph: inputs by position or name. Gives its output; a tuple of several, None of
         none."""
-        self._lock.acquire()  # not `with`, which costs twice as much
+        self._acquire()  # not `with`, which costs twice as much
         try:
             bound = self._last
             if bound is None or not bound.takes(inputs, named, self._version):
                 bound = self._given_to(inputs, named)
-            runner = bound.runner
-            assert runner is not None
-            return runner.run()
+            return bound.run()
         finally:
-            self._lock.release()
+            self._release()
 
     def prepare(self, *inputs: Any, **named: Any) -> None:
         """All that a run with such inputs does before it launches anything: calls are bound, and

@@ -3,6 +3,7 @@ values share would be read and written, no graph says."""
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ class Apart:
                     if root in entries:
                         self.writer.setdefault(root, node)
         self.own: dict[Value, Any] = {}  # outputs that the next run overwrites
-        self._written: list[tuple[int, int]] = []
+        self._written: list[tuple[int, int]] = []  # apart, in order
 
     def check(self, tensors: Mapping[Value, Any]) -> None:
         """Of all that a run is given. Raises TypeError with the names of two that share memory."""
@@ -55,7 +56,7 @@ class Apart:
     def keep(self, outputs: Mapping[Value, Any]) -> None:
         """These the next run overwrites."""
         self.own = dict(outputs)
-        self._written += map(extent, outputs.values())
+        self._written = sorted({*self._written, *map(extent, outputs.values())})
 
     def takes(self, value: Value, tensor: Any) -> bool:
         """Whether a tensor that comes in the place of one that was checked needs no check: it is
@@ -65,7 +66,8 @@ class Apart:
         if value in self.writer:
             return False
         start, stop = extent(tensor)
-        return all(stop <= a or b <= start for a, b in self._written)
+        place = bisect.bisect_left(self._written, (stop,)) - 1  # the last that begins before `stop`
+        return place < 0 or self._written[place][1] <= start
 
     def _is_written(self, value: Value) -> bool:
         return value in self.writer or value in self.own

@@ -49,10 +49,11 @@ class Program:
         self.tensors: dict[Value, Any] = dict(held)
         self.steps: list[Step] = []
         self.choose = choose or (lambda node: None)
-        self._readers: dict[Value, list[tuple[Step, str]]] = {}
+        self._readers: dict[Value, list[tuple[Step, str, Any]]] = {}  # and the whole operand
+        self._states: dict[Value, list[Value]] = {}  # that lie in the memory of a value
         self._views: dict[Value, list[Node]] = {}
         self._pieces: list[Piece] | None = None
-        self._changed = False
+        self._changed: dict[Step, None] = {}  # whose calls have to be given something yet
         self.version = 0  # how often calls became others
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -82,9 +83,10 @@ class Program:
         self.steps.append(step)
         for name, operand in self._named(row, node):
             for value in values_of(operand):
-                self._readers.setdefault(value, []).append((step, name))
+                self._readers.setdefault(value, []).append((step, name, operand))
         for before, after in memory.states(row, node):
             self.tensors[after] = self.tensors[before]
+            self._states.setdefault(before, []).append(after)
 
     def _bind(self, step: Step) -> None:
         from aicf_rt import Unsupported
@@ -131,7 +133,7 @@ class Program:
 
     def readers(self, value: Value) -> Sequence[tuple[Step, str]]:
         """The steps that read a value, and as which of their parameters."""
-        return self._readers.get(value, ())
+        return [(step, name) for step, name, _ in self._readers.get(value, ())]
 
     # ---- what is another than before -----------------------------------------------------------
 
@@ -141,13 +143,11 @@ class Program:
         if not again and _is_same(value, self.tensors.get(value), tensor):
             return
         self.tensors[value] = tensor
-        for step, name in self.readers(value):
-            operand = dict(self._named(step.row, step.node))[name]
-            step.changed[name] = self.resolve(operand)
-            self._changed = True
-            for old, new in memory.states(step.row, step.node):
-                if old is value:
-                    self.put(new, tensor, again)
+        for step, name, operand in self._readers.get(value, ()):
+            step.changed[name] = tensor if operand is value else self.resolve(operand)
+            self._changed[step] = None
+        for state in self._states.get(value, ()):
+            self.put(state, tensor, again)
         for node in self._views.get(value, ()):
             self.put(node.out, memory.see(self.backend, node, tensor))
 
@@ -156,11 +156,10 @@ class Program:
         if not self._changed:
             return
         self.version += 1
-        for step in self.steps:
-            if step.changed:
-                self._set(step)
-                step.changed = {}
-        self._changed = False  # not before: what a call refuses, the next run gives it again
+        for step in list(self._changed):
+            self._set(step)
+            step.changed = {}
+            del self._changed[step]  # not before: what a call refuses, the next run gives it again
 
     def _set(self, step: Step) -> None:
         """What no kernel takes falls back, as op by op; what fell back may have a kernel now."""
