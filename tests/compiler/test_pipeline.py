@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from aicf_rt import Unsupported
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +21,6 @@ from aicf.compiler.passes.execution import interpreted
 from aicf.compiler.passes.numeric import Budget, Run, judge
 from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.pipeline import Pipeline, standard
-from aicf.compiler.passes.record import PassRecord
 from aicf.compiler.passes.rule import Applied, Context, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler.drawing import graphs
@@ -308,22 +307,15 @@ def test_a_name_that_is_another_value_s_is_not_taken() -> None:
 
 
 @pytest.mark.promise("AICF-pipeline")
-def test_a_record_goes_through_json() -> None:
-    passes = [Lies(), Raises(), MatmulBiasAct(), Negations()]
+def test_a_record_says_what_was_refused() -> None:
     graph = mlp()
     graph.output(graph.value("s"))
-    done = Pipeline(passes, trial="numeric").run(graph, Context(backend=CPU))
-    assert [r.failed is None for r in done.records] == [False, False, True, True]
-    for record in done.records:
-        read = PassRecord.of_portable(json.loads(json.dumps(record.portable())))
-        assert str(read) == str(record)
-        assert (read.before, read.after) == (record.before, record.after)
-        assert read.changed == record.changed
-        assert read.fired == record.fired
-        assert read.refused == record.refused
-        assert read.verdict == record.verdict
-    assert [r.reason for r in done.records[2].refused] == ["is-output"]
+    done = Pipeline([MatmulBiasAct(), Negations()]).run(graph)
+    fused, nothing = done.records
+    assert [r.reason for r in fused.refused] == ["is-output"]
     assert "refused, is-output: %s is given back: %r: f32[N, 4] = relu(%s) @" in str(done)
+    assert (fused.before, fused.after) == (str(graph), str(done.graph))
+    assert (nothing.before, nothing.diff()) == (nothing.after, "")
 
 
 @pytest.mark.promise("AICF-pipeline")
@@ -340,7 +332,7 @@ def test_nodes_are_known_by_line() -> None:
 
 @pytest.mark.promise("AICF-pipeline-random")
 @pytest.mark.guests("ml_dtypes")
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.integers(1, 4), st.booleans())
 def test_random_graphs_of_all_rows(graph: Graph, size: int, is_frozen: bool) -> None:
     """Updates in place, views and all: no pass fails, and the results are as near to f64's."""
@@ -351,10 +343,13 @@ def test_random_graphs_of_all_rows(graph: Graph, size: int, is_frozen: bool) -> 
     except IRError:
         return  # for that size the graph does not hold, and says so
     data = data_of(graph, size)
+    try:
+        before = interpreted(graph, data)
+    except Unsupported:
+        return  # a number is beyond what the row takes at run time
     frozen = frozenset(v.name for v in graph.params if is_frozen)
     done = standard().run(graph, Context(data=data, frozen=frozen))
     assert [r.failed for r in done.records if r.failed] == []
-    before = interpreted(graph, data)
     after = interpreted(done.graph, {**data, **done.data})
     assert {k: (x.dtype, x.shape) for k, x in before.items()} == {
         k: (x.dtype, x.shape) for k, x in after.items()

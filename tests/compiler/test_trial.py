@@ -21,7 +21,6 @@ from aicf.cli import main
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels import timing
 from aicf.compiler.kernels.store import FILE, Store
-from aicf.compiler.kernels.verdict import Verdict
 from aicf.compiler.passes import draw
 from aicf.compiler.passes.bisect import bisect
 from aicf.compiler.passes.exact import exact
@@ -402,7 +401,7 @@ def test_the_command_line_lists_verdicts(store: Store, capsys: Any) -> None:
     assert said.err.startswith("0 choices, 2 verdicts in ")
     main(["cache", "list", "--json", "--cache", folder], standalone_mode=False)
     items = json.loads(capsys.readouterr().out)
-    assert [Verdict.of_portable(item) for item in items] == [lost, kept]
+    assert items == [lost.portable(), kept.portable()]
 
 
 # ---- what cannot be tried ------------------------------------------------------------------------

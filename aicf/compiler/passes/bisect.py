@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aicf.compiler.ir.graph import Graph
-from aicf.compiler.passes import diff
+from aicf.compiler.passes import diff, draw
 from aicf.compiler.passes.numeric import Budget, Finding
 from aicf.compiler.passes.pipeline import check, doc_of, run_alone, said
 from aicf.compiler.passes.rule import Applied, Context, Fired, Group, Pass
@@ -59,6 +59,7 @@ def bisect(
     """The first pass after which a result is wrong on this data, random where it is not given; None
     where all are right. One that raises or gives no graph is guilty too."""
     context = context or Context(backend=backend, data=data or {})
+    graph = draw.placed(graph, backend.device)
     jury = Jury(graph, backend, data, sizes, budget, timed=False)
     search = _Search(jury, context)
     for one in passes:

@@ -32,6 +32,12 @@ def sized(graph: Graph, sizes: Mapping[str, int] | None = None) -> Graph:
     )
 
 
+def placed(graph: Graph, device: str) -> Graph:
+    """The graph with its tensors there; itself where they are."""
+    devices = {v.type.device for v in graph.values if isinstance(v.type, TensorType)}
+    return graph if devices <= {device} else graph.place(device)
+
+
 def wanted(graph: Graph) -> Iterator[Value]:
     """The entries whose data comes by name."""
     yield from graph.inputs

@@ -44,11 +44,12 @@ def trial(
     sizes: Mapping[str, int] | None = None, context: Context | None = None,
     budget: Budget | None = None, timed: bool = True, store: Store | None = None,
 ) -> Verdict:  # fmt: skip
-    """The verdict on a rule, or a pass, on a graph. `data`: arrays of inputs, params and constants
-    by name, random ones for the rest; `sizes`: of symbols; `timed`: whether it must not be slower,
-    too; `store`: where a verdict on the same is looked for, and put. Raises NotTried, and whatever
-    the rule raises."""
+    """The verdict on a rule, or a pass, on a graph, on the backend's device. `data`: arrays of
+    inputs, params and constants by name, random ones for the rest; `sizes`: of symbols; `timed`:
+    whether it must not be slower, too; `store`: where a verdict on the same is looked for, and put.
+    Raises NotTried, and whatever the rule raises."""
     context = context or Context(backend=backend, data=data or {})
+    graph = draw.placed(graph, backend.device)
     jury = Jury(graph, backend, data=data, sizes=sizes, budget=budget, timed=timed, store=store)
     applied = rule.run(graph, context)
     if applied.graph is graph:
