@@ -55,7 +55,7 @@ static const char doc_generic[] = @{quote c_string}@{op.name|name}($module, @{fo
 @{op.doc|text}
 
 Any dtype that the op takes. Raises Unsupported, naming the argument, outside the capability.@{end};
-static const char doc_bind[] = @{quote c_string}bind($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
+static const char doc_bind[] = @{quote c_string}bind($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None, workspace=None)
 --
 
 Checks once; calling the result only launches. Records no gradient.@{end};

@@ -91,6 +91,7 @@ def bind(
 @{end}
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
 @{for p in op.inputs}

@@ -25,6 +25,12 @@ takes_dtype(const frame *f, form kind)
            f->handle->free_type >= 0;
 }
 
+static bool
+takes_workspace(form kind)
+{
+    return kind == FORM_BIND || kind == FORM_SET;
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Which of the op's names and options it is, -1: none of their objects. Keywords in source text are
@@ -70,7 +76,9 @@ names_like(const frame *f, form kind, PyObject *name)
     int own = f->op->params + f->op->attr_count;
     PyObject *names = PyList_New(0);
     for (int i = 0; names && i < own + OPTIONS; i++) {
-        bool taken = i != own + OPTION_DTYPE || takes_dtype(f, kind);
+        bool taken = i == own + OPTION_DTYPE       ? takes_dtype(f, kind)
+                     : i == own + OPTION_WORKSPACE ? takes_workspace(kind)
+                                                   : true;
         if (taken && PyList_Append(names, f->handle->names[i]) < 0) {
             Py_CLEAR(names);
         }
@@ -132,7 +140,12 @@ set_option(frame *f, form kind, int option, PyObject *name, PyObject *value)
     if (option == OPTION_KERNEL) {
         return option_kernel(f, value);
     }
-    return takes_dtype(f, kind) ? option_dtype(f, value) : refuse_name(f, kind, name);
+    if (option == OPTION_WORKSPACE && takes_workspace(kind)) {
+        f->workspace = value;
+        return 0;
+    }
+    return option == OPTION_DTYPE && takes_dtype(f, kind) ? option_dtype(f, value)
+                                                          : refuse_name(f, kind, name);
 }
 
 static int
@@ -232,9 +245,10 @@ arguments_sort(frame *f, form kind, PyObject *const *args, Py_ssize_t nargs, PyO
     if (kind == FORM_SET) {
         return 0;
     }
-    if (kind != FORM_TYPED) {
+    bool typed = kind == FORM_TYPED || kind == FORM_BIND;
+    if (!typed) {
         choose_outs(f);
     }
-    int needed = kind == FORM_TYPED ? op->inputs + op->outs : op->inputs;
+    int needed = typed ? op->inputs + op->outs : op->inputs;
     return require_tensors(f, needed) < 0 ? -1 : require_attributes(f);
 }

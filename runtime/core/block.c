@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void
+void
 kept_drop(kept *k)
 {
     if (k && count_down(&k->references)) {
@@ -24,6 +24,7 @@ block_free(block *b)
     for (int i = 0; i < b->count; i++) {
         kept_drop(b->tensors[i]);
     }
+    kept_drop(b->workspace);
     handle_close(b->handle);
     PyMem_Free(b);
     PyErr_Restore(type, value, trace);
@@ -35,7 +36,7 @@ block_create(const frame *f)
 {
     size_t count = (size_t)f->count;
     size_t head = rounded(sizeof(block) + sizeof(kept *) * count);
-    size_t words = rounded(sizeof(watched) * count);
+    size_t words = rounded(sizeof(watched) * (count + 1)); /* the workspace too */
     size_t call = rounded(aicf_call_bytes(f->op, f->count));
     block *b = PyMem_Malloc(head + words + call + f->op->call_size);
     if (!b) {
@@ -67,13 +68,17 @@ param_of_tensor(const aicf_call *call, int tensor)
     return param;
 }
 
-/* Of tensor `i`, by what alias_moved or alias_look answered. */
+static const char *
+tensor_name(const aicf_call *call, int tensor)
+{
+    return call->op->params_of[param_of_tensor(call, tensor)].name;
+}
+
+/* -1 with an exception, of what alias_moved or alias_look answered. */
 static int
-refuse_moved(const core_state *core, const aicf_call *options, int i, int moved)
+refuse_moved(const core_state *core, const aicf_op *op, const char *name, int moved)
 {
     char text[256];
-    const aicf_op *op = options->op;
-    const char *name = op->params_of[param_of_tensor(options, i)].name;
     if (!moved) {
         return 0;
     }
@@ -89,14 +94,17 @@ refuse_moved(const core_state *core, const aicf_call *options, int i, int moved)
 int
 block_check(const block *b)
 {
+    const aicf_op *op = b->handle->op;
     for (int i = 0; i < b->count; i++) {
         const aicf_tensor *t = &b->tensors[i]->t;
         int moved = alias_object(t) ? alias_moved(t) : 0;
         if (moved) {
-            return refuse_moved(b->handle->core, b->options, i, moved);
+            return refuse_moved(b->handle->core, op, tensor_name(b->options, i), moved);
         }
     }
-    return 0;
+    const aicf_tensor *room = b->workspace ? &b->workspace->t : NULL;
+    int moved = room && alias_object(room) ? alias_moved(room) : 0;
+    return refuse_moved(b->handle->core, op, "workspace", moved);
 }
 
 static bool
@@ -151,8 +159,7 @@ guard_set(const core_state *core, kept *k, PyObject *object, const source *s)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Takes over a tensor that the frame owns. NULL with an exception, and the frame still owns it. */
-static kept *
+kept *
 kept_create(frame *f, int i)
 {
     bool absent = f->t[i].absent;
@@ -173,6 +180,16 @@ kept_create(frame *f, int i)
     return k;
 }
 
+static void
+block_watch(block *b, watched *words, const aicf_tensor *t)
+{
+    const watched *w = alias_words(t);
+    if (w) {
+        words[b->watches++] = *w;
+    }
+    b->asks |= !w && alias_object(t);
+}
+
 static int
 block_keep(block *b, frame *f)
 {
@@ -184,11 +201,10 @@ block_keep(block *b, frame *f)
         if (!b->tensors[i]) {
             return -1;
         }
-        const watched *w = alias_words(&b->tensors[i]->t);
-        if (w) {
-            words[b->watches++] = *w;
-        }
-        b->asks |= !w && alias_object(&b->tensors[i]->t);
+        block_watch(b, words, &b->tensors[i]->t);
+    }
+    if (b->workspace) {
+        block_watch(b, words, &b->workspace->t);
     }
     return 0;
 }
@@ -197,7 +213,8 @@ static int
 frame_share(frame *f, int i, const aicf_tensor *kept)
 {
     if (alias_object(kept)) {
-        return refuse_moved(f->core, f->call, i, alias_look(kept, &f->t[i]));
+        int moved = alias_look(kept, &f->t[i]);
+        return refuse_moved(f->core, f->op, tensor_name(f->call, i), moved);
     }
     f->t[i] = *kept;
     f->t[i].release = NULL;
@@ -256,7 +273,7 @@ swift_of(const block *b)
 #else
     const aicf_call *call = b->call;
     const aicf_backend *backend = call->launch ? backend_of_call(call) : NULL;
-    bool alone = backend && !backend->host && !b->asks && !b->joins && !call->workspace_size;
+    bool alone = backend && !backend->host && !b->asks && !b->joins && !call_lacks_memory(call);
     return alone && !b->handle->core->sync ? backend->launch : NULL;
 #endif
 }
@@ -280,7 +297,7 @@ call_prepare(const block *b, frame *f)
 int
 block_prepare(block *b, frame *f)
 {
-    if (frame_own(f, b->tensors) < 0) {
+    if (frame_own(f, b->tensors) < 0 || workspace_own(b, f) < 0) {
         return -1;
     }
     variant_choose(f);
@@ -293,6 +310,9 @@ block_prepare(block *b, frame *f)
         return -1;
     }
     memcpy(b->call, f->call, aicf_call_bytes(f->op, f->count));
+    if (workspace_settle(b, f) < 0) {
+        return -1;
+    }
     if (b->call->launch && !backend_of_call(b->call)->host) {
         b->lead = stream_lead(f->t, f->count);
         b->joins = streams_differ(f->t, f->count, b->lead);
@@ -356,7 +376,8 @@ block_launch(block *b)
             b, call->stream_given ? call->stream : stream_current(b->lead, call->device));
     }
     if (call->launch && status.kind == AICF_OK) {
-        bool as_is = !call->workspace_size && (call->stream_given || backend_of_call(call)->host);
+        bool as_is =
+            !call_lacks_memory(call) && (call->stream_given || backend_of_call(call)->host);
         status = as_is ? launch(b->handle, call, b->lead) : block_launch_copy(b);
     }
     if (status.kind) {
@@ -382,18 +403,27 @@ block_inherit(block *b, const frame *f, const block *before, uint64_t same)
     }
 }
 
+static int
+kept_traverse(const kept *k, visitproc visit, void *arg)
+{
+    if (k && k->references == 1) {
+        Py_VISIT(k->object);
+        Py_VISIT(buffer_exporter(&k->t));
+        Py_VISIT(alias_object(&k->t));
+    }
+    return 0;
+}
+
 /* What others hold as well, a launch in another thread or the block before, is no part of a cycle
    that only a call is in. */
 int
 block_traverse(const block *b, visitproc visit, void *arg)
 {
     for (int i = 0; b->references == 1 && i < b->count; i++) {
-        const kept *k = b->tensors[i];
-        if (k && k->references == 1) {
-            Py_VISIT(k->object);
-            Py_VISIT(buffer_exporter(&k->t));
-            Py_VISIT(alias_object(&k->t));
+        int stop = kept_traverse(b->tensors[i], visit, arg);
+        if (stop) {
+            return stop;
         }
     }
-    return 0;
+    return b->references == 1 ? kept_traverse(b->workspace, visit, arg) : 0;
 }

@@ -30,9 +30,15 @@ typedef struct block {
     aicf_handle *handle;
     const source *lead; /* of the stream, NULL: none */
     uint64_t given;
-    bool joins; /* frameworks other than the lead's have streams of their own */
+    bool joins;      /* frameworks other than the lead's have streams of their own */
+    kept *workspace; /* what the caller gave for one; NULL: nothing */
     kept *tensors[];
 } block;
+
+/* Takes over a tensor that the frame owns. NULL with an exception, and the frame still owns it. */
+kept *kept_create(frame *f, int i);
+/* NULL is fine. Runs Python. */
+void kept_drop(kept *k);
 
 /* A block for the frame's call, whose tensors are still to come. NULL with an exception. */
 block *block_create(const frame *f);
@@ -47,6 +53,12 @@ int block_launch(block *b);
 int block_check(const block *b);
 /* `ours`, the stream of a launch, waits for what frameworks other than the lead's have queued. */
 aicf_status block_join(const block *b, aicf_stream ours);
+/* workspace.c: reads what the frame was given for a workspace, where the block has it not yet. -1
+   with an exception. Runs Python. */
+int workspace_own(block *b, const frame *f);
+/* The prepared call of the block works in it, or it is refused: -1 with an exception. */
+int workspace_settle(block *b, const frame *f);
+
 /* For block_drop. Runs Python, but keeps a pending exception. */
 void block_free(block *b);
 int block_traverse(const block *b, visitproc visit, void *arg);
@@ -66,6 +78,16 @@ count_up(int64_t *references)
 #else
     ++*references;
 #endif
+}
+
+/* NULL is fine. */
+static inline kept *
+kept_share(kept *k)
+{
+    if (k) {
+        count_up(&k->references);
+    }
+    return k;
 }
 
 /* True: that was the last one. */

@@ -132,7 +132,7 @@ form_bind(aicf_handle *handle, PyObject *const *args, Py_ssize_t nargs, PyObject
 {
     FRAME_ROOM(handle);
     frame f;
-    if (frame_begin(&f, handle, room, -1, FORM_TYPED, args, nargs, kwnames) < 0) {
+    if (frame_begin(&f, handle, room, -1, FORM_BIND, args, nargs, kwnames) < 0) {
         return NULL;
     }
     block *b = block_create(&f);
@@ -235,9 +235,11 @@ block_changed(
         b = block_create(&f);
         if (b) {
             block_inherit(b, &f, before, same);
+            b->workspace = f.workspace ? NULL : kept_share(before->workspace);
         }
         if (b && read) {
             block_inherit(b, &f, read, ~same);
+            b->workspace = f.workspace ? kept_share(read->workspace) : b->workspace;
         }
         if (b && block_prepare(b, &f) < 0) {
             block_drop(b);

@@ -165,7 +165,7 @@ struct aicf_handle {
 };
 
 /* The options of every call, after the op's own names. */
-enum { OPTION_STREAM, OPTION_KERNEL, OPTION_DTYPE, OPTIONS };
+enum { OPTION_STREAM, OPTION_KERNEL, OPTION_DTYPE, OPTION_WORKSPACE, OPTIONS };
 
 aicf_handle *handle_open(PyObject *module, const aicf_op *op);
 /* Of an op without kernels, whose tensors are read and never launched. */
@@ -177,10 +177,11 @@ aicf_handle *handle_share(aicf_handle *handle);
 
 typedef enum form {
     FORM_TYPED,   /* outs positional, all there */
+    FORM_BIND,    /* as typed, and a workspace may be given */
     FORM_COMPUTE, /* outs by name: a tensor, True to ask for it, or left out */
     FORM_INFER,   /* as compute, and nothing is made: Specs may stand for tensors */
     FORM_EXPLAIN, /* as typed, but outs may be left out; Specs may stand for tensors */
-    FORM_SET      /* all by name, any of them */
+    FORM_SET      /* all by name, any of them; a workspace too */
 } form;
 
 enum { SEEN_FAST = 1, SEEN_SLOW = 2, SEEN_ASKED = 4, SEEN_ASKING = 8 };
@@ -193,21 +194,22 @@ typedef struct frame {
     PyObject **slots;         /* one a parameter, borrowed; NULL: not given */
     PyObject *const *objects; /* one a tensor, borrowed; NULL or None: absent */
     aicf_tensor *t;
-    uint8_t *seen;      /* how a tensor was read, while `holds` */
-    int16_t *param_of;  /* NULL: tensor i is of parameter i */
-    int count;          /* tensors */
-    PyObject *lists;    /* tuples of the list arguments, owned; NULL: none */
-    void *heap;         /* of the arrays, where there are lists */
-    PyObject **made;    /* outs that were allocated, owned, [outs]; NULL: none */
-    uint64_t given;     /* attributes */
-    uint64_t wanted;    /* outs that were asked for or given */
-    bool holds;         /* tensors may own something */
-    bool computes;      /* outs that are missing are not misuse */
-    bool infers;        /* outs that are missing are described, not made */
-    bool describes;     /* Specs are taken for tensors */
-    uintptr_t spec_end; /* where the last Spec would end; 0: none was met */
-    int16_t dtype_part; /* a variant whose free type is the one that dtype= says */
-    bool asked_forward; /* `forward` holds: torch's forward-mode differentiation is on */
+    uint8_t *seen;       /* how a tensor was read, while `holds` */
+    int16_t *param_of;   /* NULL: tensor i is of parameter i */
+    int count;           /* tensors */
+    PyObject *workspace; /* as it was given, borrowed; NULL: it was not */
+    PyObject *lists;     /* tuples of the list arguments, owned; NULL: none */
+    void *heap;          /* of the arrays, where there are lists */
+    PyObject **made;     /* outs that were allocated, owned, [outs]; NULL: none */
+    uint64_t given;      /* attributes */
+    uint64_t wanted;     /* outs that were asked for or given */
+    bool holds;          /* tensors may own something */
+    bool computes;       /* outs that are missing are not misuse */
+    bool infers;         /* outs that are missing are described, not made */
+    bool describes;      /* Specs are taken for tensors */
+    uintptr_t spec_end;  /* where the last Spec would end; 0: none was met */
+    int16_t dtype_part;  /* a variant whose free type is the one that dtype= says */
+    bool asked_forward;  /* `forward` holds: torch's forward-mode differentiation is on */
     bool forward;
     bool stream_found;  /* `call->stream` holds */
     aicf_stream stream; /* where the producers' work was ordered to */
@@ -438,6 +440,13 @@ backend_of_call(const aicf_call *call)
     return op->backends[op->kernels[call->kernel].backend].backend;
 }
 
+/* Whether a launch has to take memory for the kernel: it needs some, and nobody gave it. */
+static inline bool
+call_lacks_memory(const aicf_call *call)
+{
+    return call->workspace_size && !call->workspace;
+}
+
 /* What takes 50 us lets others run: the slowest elementwise kernel moves this many bytes in that
    time, others compute more a byte (docs/measurements/gil.json). */
 enum { LONG_BYTES = 64 * 1024, LONG_BYTES_COMPUTED = 32 * 1024 };
@@ -448,7 +457,7 @@ static inline bool
 launch_is_brief(const aicf_handle *handle, const aicf_call *call)
 {
     return call->work < handle->brief_work && call->kernel < 64 &&
-           handle->brief >> call->kernel & 1 && !call->workspace_size;
+           handle->brief >> call->kernel & 1 && !call_lacks_memory(call);
 }
 
 /* A bit for each kernel and dtype, of handle->warm. */
@@ -463,7 +472,7 @@ launch_bit(const aicf_handle *handle, const aicf_call *call)
 static inline bool
 launch_is_swift(const aicf_handle *handle, const aicf_call *call, const aicf_backend *backend)
 {
-    return backend->launch && !call->workspace_size && !handle->core->sync &&
+    return backend->launch && !call_lacks_memory(call) && !handle->core->sync &&
            __atomic_load_n(&handle->warm, __ATOMIC_RELAXED) & launch_bit(handle, call);
 }
 

@@ -158,7 +158,8 @@ frame_begin(
     frame_init(f, handle, room, kind);
     aicf_call_init(f->call, op, variant);
     f->call->count = op->params;
-    if (handle->plain_call && !kwnames && nargs == op->params && kind == FORM_TYPED) {
+    bool typed = kind == FORM_TYPED || kind == FORM_BIND;
+    if (handle->plain_call && !kwnames && nargs == op->params && typed) {
         f->objects = args;
         return 0;
     }

@@ -27,7 +27,10 @@ static const char *
 name_text(const aicf_op *op, int i)
 {
     static const char *const options[OPTIONS] = {
-        [OPTION_STREAM] = "stream", [OPTION_KERNEL] = "kernel", [OPTION_DTYPE] = "dtype"};
+        [OPTION_STREAM] = "stream",
+        [OPTION_KERNEL] = "kernel",
+        [OPTION_DTYPE] = "dtype",
+        [OPTION_WORKSPACE] = "workspace"};
     int own = op->params + op->attr_count;
     return i < op->params ? op->params_of[i].name
            : i < own      ? op->attrs[i - op->params].name

@@ -163,8 +163,8 @@ launch(aicf_handle *handle, aicf_call *call, const source *lead)
     if (status.kind) {
         return status;
     }
-    return call->workspace_size ? with_workspace(handle, call, backend, lead)
-                                : launch_kernel(handle, call, backend);
+    return call_lacks_memory(call) ? with_workspace(handle, call, backend, lead)
+                                   : launch_kernel(handle, call, backend);
 }
 
 aicf_status

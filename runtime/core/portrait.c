@@ -63,6 +63,20 @@ tensors_dict(const block *b)
     return dict;
 }
 
+/* ---- the workspace --------------------------------------------------------------------------- */
+
+static PyObject *
+workspace_size(const block *b)
+{
+    return PyLong_FromLongLong(b->call->workspace_size);
+}
+
+static PyObject *
+workspace_object(const block *b)
+{
+    return Py_NewRef(b->workspace ? b->workspace->object : Py_None);
+}
+
 /* ---- repr ------------------------------------------------------------------------------------ */
 
 /* Steals both; NULL where either is. */
@@ -153,6 +167,8 @@ PORTRAIT(get_kernel, kernel_text)
 PORTRAIT(get_dtype, dtype_text)
 PORTRAIT(get_device, device_text)
 PORTRAIT(get_tensors, tensors_dict)
+PORTRAIT(get_workspace_size, workspace_size)
+PORTRAIT(get_workspace, workspace_object)
 
 PyGetSetDef bound_attributes[] = {
     {"op", get_op, NULL, "The op's name.", NULL},
@@ -163,5 +179,9 @@ PyGetSetDef bound_attributes[] = {
      "A new dict of what it was bound to, by the names of the parameters: the objects as they were "
      "given,\na tuple for a list, None for what is absent.",
      NULL},
+    {"workspace_size", get_workspace_size, NULL,
+     "Bytes that its kernel needs for the length of a launch, beside the tensors; 0: none.", NULL},
+    {"workspace", get_workspace, NULL,
+     "The tensor that was given for them; None: each launch takes memory and gives it back.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -113,6 +113,13 @@ class Call:
     def tensors(self) -> dict[str, Any]:
         """By parameter, what it was bound to: the objects as they were given, a tuple for a list,
         None for what is absent. A new dict."""
+    @property
+    def workspace_size(self) -> int:
+        """Bytes that its kernel needs for the length of a launch, beside the tensors; 0: none."""
+    @property
+    def workspace(self) -> Any:
+        """The tensor that `bind` or `set` was given for them as `workspace=`; None: each launch
+        takes memory and gives it back."""
     def __call__(self) -> None:
         """Launches. Raises CudaError if that fails, Unsupported where a tensor was resized."""
     def set(self, **arguments: Any) -> None:

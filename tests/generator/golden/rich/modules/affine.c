@@ -72,7 +72,7 @@ static const char doc_generic[] = "affine($module, x, bias=None, *, out=None, me
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, x, bias, out, mean=None, where_most=None, *, "
                                "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
-                               "H, lr, step=1, stream=None, kernel=None)\n"
+                               "H, lr, step=1, stream=None, kernel=None, workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

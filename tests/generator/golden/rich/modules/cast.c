@@ -86,7 +86,8 @@ static const char doc_generic[] = "cast($module, x, *, out=None, dtype=None, str
                                   "out = x in another dtype.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, x, out, *, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, x, out, *, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

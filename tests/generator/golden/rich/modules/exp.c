@@ -84,7 +84,8 @@ static const char doc_generic[] = "exp($module, x, *, out=None, stream=None, ker
                                   "out = e**x.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, x, out, *, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, x, out, *, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

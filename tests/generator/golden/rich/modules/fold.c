@@ -51,7 +51,7 @@ static const char doc_generic[] = "fold($module, x, *, sum=None, most=None, axes
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
 static const char doc_bind[] = "bind($module, x, sum=None, most=None, *, axes=(0, -1), "
-                               "keepdim=False, stream=None, kernel=None)\n"
+                               "keepdim=False, stream=None, kernel=None, workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

@@ -86,7 +86,8 @@ static const char doc_generic[] = "join($module, xs, *, out=None, axis=0, stream
                                   "Joined along one axis.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, xs, out, *, axis=0, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, xs, out, *, axis=0, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

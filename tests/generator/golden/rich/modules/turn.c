@@ -60,7 +60,8 @@ static const char doc_generic[] = "turn($module, x, *, out=None, perm, stream=No
                                   "Axes permuted, then reduced.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, x, out, *, perm, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, x, out, *, perm, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

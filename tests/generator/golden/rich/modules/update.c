@@ -84,7 +84,8 @@ static const char doc_generic[] = "update($module, p, grads, *, lr, stream=None,
                                   "p -= lr * grads, in place.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, p, grads, *, lr, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, p, grads, *, lr, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

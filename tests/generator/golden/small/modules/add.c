@@ -84,7 +84,8 @@ static const char doc_generic[] = "add($module, a, b, *, out=None, stream=None, 
                                   "out = a + b, with broadcasting.\n\n"
                                   "Any dtype that the op takes. Raises Unsupported, naming the "
                                   "argument, outside the capability.";
-static const char doc_bind[] = "bind($module, a, b, out, *, stream=None, kernel=None)\n"
+static const char doc_bind[] = "bind($module, a, b, out, *, stream=None, kernel=None, "
+                               "workspace=None)\n"
                                "--\n\n"
                                "Checks once; calling the result only launches. Records no "
                                "gradient.";

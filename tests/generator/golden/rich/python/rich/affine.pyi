@@ -115,6 +115,7 @@ def bind(
     step: int | TensorLike = 1,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     x: Described,

@@ -33,6 +33,7 @@ def bind(
     *,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     x: Described,

@@ -35,6 +35,7 @@ def bind(
     alpha: float = 1.0,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     x: Described,

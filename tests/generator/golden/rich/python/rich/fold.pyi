@@ -43,6 +43,7 @@ def bind(
     keepdim: bool = False,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     x: Described,

@@ -36,6 +36,7 @@ def bind(
     axis: int = 0,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     xs: Sequence[Described],

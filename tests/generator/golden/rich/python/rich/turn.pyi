@@ -34,6 +34,7 @@ def bind(
     perm: int | Sequence[int],
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     x: Described,

@@ -36,6 +36,7 @@ def bind(
     lr: float | TensorLike,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     p: Sequence[Described],

@@ -35,6 +35,7 @@ def bind(
     *,
     stream: Stream = None,
     kernel: _Kernel | None = None,
+    workspace: TensorLike | None = None,
 ) -> Call: ...
 def explain(
     a: Described,
