@@ -467,6 +467,7 @@ def test_layers_go_back_to_floats_until_the_metric_holds() -> None:
 
 
 @pytest.mark.promise("AICF-quantise-accuracy")
+@pytest.mark.compiler
 @pytest.mark.guests("torch")
 def test_a_module_of_torch_goes_to_integers() -> None:
     import torch

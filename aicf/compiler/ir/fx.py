@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import torch
 from aicf_rt.torch_kernels import DTYPES, NAMES
 
 from aicf import dim
-from aicf.compiler.ir import aten_compute, aten_views
+from aicf.compiler.ir import aten_compute, aten_recurrent, aten_views
 from aicf.compiler.ir.emit import Emitter, tensor
 from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph
@@ -29,7 +29,7 @@ from aicf.compiler.ir.types import TensorType
 from aicf.dim import Dim
 from aicf.table import FLOATS, Kind, Table
 
-WORDS: Final = {**aten_views.WORDS, **aten_compute.WORDS}
+WORDS: Final = {**aten_views.WORDS, **aten_compute.WORDS, **aten_recurrent.WORDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,20 @@ def lowered(
     tried: set[Any] = set()
     while True:
         unknown = {t for t in _targets(program) if not is_known(_name(t), table)}
+        unknown |= set(_unfit(program, table))
         table_of = {t: known[t] for t in unknown - tried if t in known}
         if not table_of:
             return program
         tried |= set(table_of)
         program = program.run_decompositions(table_of)
+
+
+def _unfit(program: torch.export.ExportedProgram, table: Table) -> Iterator[Any]:
+    """Recurrent networks that are no calls of rows."""
+    for node in program.graph.nodes:
+        name = _name(node.target)
+        if name in aten_recurrent.WORDS and not aten_recurrent.fits(name, node.args, table):
+            yield node.target
 
 
 def is_known(name: str, table: Table) -> bool:
