@@ -14,6 +14,7 @@ import aicf
 from aicf import Graph, ops, param
 from aicf.backend.cpu import CpuBackend
 from aicf.backend.device import Device
+from aicf.compiler.ir.emit import Emitter, tensor
 from aicf.compiler.ir.training import training_step
 from aicf.compiler.kernels.record import Record
 from aicf.compiler.kernels.registry import Candidates
@@ -76,6 +77,10 @@ def data(graph: Graph, size: int = 5) -> dict[str, Any]:
     for v in graph.entries:
         shape = [n if isinstance(n, int) else size for n in getattr(v.type, "shape", ())]
         found[v.name] = draw.standard_normal(shape).astype("f4") * 0.2
+        if getattr(v.type, "strides", None) is not None:
+            whole = draw.standard_normal(256).astype("f4")
+            steps = [4 * n for n in tensor(v).steps]
+            found[v.name] = np.lib.stride_tricks.as_strided(whole, shape, steps)
         if v.type.dtype == "i64":
             found[v.name] = draw.integers(0, 10, shape)
         if v.name.endswith(".v") or v.name.endswith(".m"):
@@ -243,6 +248,75 @@ def test_where_no_kernel_is_here_it_says_so() -> None:
     found = Layout(lambda request: None if is_last(request) else 1e-6).run(graph)
     assert found.graph is graph
     assert by_reason(found)["not-here"].detail == "as NHWC"
+
+
+# ---- any graph ----------------------------------------------------------------------------------
+
+
+def any_graph(draw: random.Random) -> Graph:
+    """Of tensors of four dims, made by what takes them either way, one way or turned."""
+    graph = Graph()
+    sizes = (draw.choice((1, 2)), draw.choice((1, 2, 4, 4)), draw.choice((1, 4, 4)), 4)
+    types = [f"f32[{', '.join(map(str, sizes))}]"] * 2
+    pool = [graph.input("x", types[0]), graph.param("p", types[1])]
+    last = f"f32[2, 4, 4, 4; {', '.join(map(str, draw.choice(((64, 1, 16, 4), (128, 16, 4, 1)))))}]"
+    pool.append(graph.input("strided", last))
+    for i in range(draw.randint(4, 12)):
+        readable = [v for v in pool if graph.overwritten_by(v) is None]
+        x = draw.choice(readable)
+        n, c, h, w = tensor(x).shape
+        like = [v for v in readable if tensor(v).shape == (n, c, h, w)]
+        emit = Emitter(graph)
+        match draw.randrange(10):
+            case 0:
+                k = graph.param(f"k{i}", f"f32[{draw.choice((1, 4))}, {c}, 3, 3]")
+                pool.append(emit.node("conv2d", x, k, pad=1).out)
+            case 1 if h > 1 and w > 1:
+                pool.append(emit.node("max_pool2d", x, window=2, stride=draw.choice((1, 2))).out)
+            case 2 if n * h * w > 1:
+                pool.append(emit.node("batch_norm", x).out)
+            case 3:
+                pool.append(emit.node("add", x, draw.choice(like)).out)
+            case 4:
+                pool.append(emit.node("bias_add", x, graph.param(f"b{i}", f"f32[{c}]")).out)
+            case 5:
+                pool.append(emit.copy(x))
+            case 6:
+                turned = emit.node("permute", x, perm=(0, 2, 3, 1)).out
+                pool.append(emit.permute(turned, (0, 3, 1, 2)))
+            case 7 if graph.buffer_of(x) in graph.params and x.type == graph.buffer_of(x).type:
+                state = emit.node("fill", x, value=0.5).states["x"]
+                assert not isinstance(state, tuple)
+                pool.append(state)
+            case 8:
+                pool.append(emit.reshape(emit.reshape(x, (n * c * h * w,)), (n, c, h, w)))
+            case _:
+                pool.append(emit.node("relu", x).out)
+    readable = [v for v in pool[3:] if graph.overwritten_by(v) is None]
+    graph.output(*draw.sample(readable, min(3, len(readable))))
+    return graph
+
+
+@pytest.mark.promise("AICF-layout")
+@pytest.mark.parametrize("seed", range(4))
+def test_any_graph_means_the_same_whatever_things_cost(seed: int) -> None:
+    fired = 0
+    for i in range(20):
+        draw = random.Random(100 * seed + i)
+        graph = any_graph(draw)
+        known: dict[Any, float] = {}
+
+        def seconds(request: Request, known: Any = known, draw: Any = draw) -> float | None:
+            if draw.random() < 0.05:
+                return None
+            return float(known.setdefault(request, draw.choice((0.0, 1.0, 1.0, 3.0, 20.0))))
+
+        found = Layout(seconds).run(graph)
+        found.graph.verify()
+        fired += bool(found.fired)
+        assert [v.type for v in found.graph.outputs] == [v.type for v in graph.outputs]
+        same(graph, found.graph)
+    assert fired >= 4
 
 
 # ---- costs --------------------------------------------------------------------------------------

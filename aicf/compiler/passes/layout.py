@@ -8,7 +8,7 @@ cut, and exact. A region is changed only where that wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -53,7 +53,8 @@ class Layout:
             return Applied(graph)
         info = context.backend.info if context.backend else Device(place.partition(":")[0], "", "")
         costs = Costs(info, place, context.options.get("selector"), self.seconds)
-        regions = _Regions(graph, costs, _sizes(graph, context.options.get("sizes") or {}))
+        sizes = _sizes(graph, context.options.get("sizes") or {})
+        regions = _Regions(graph, costs, sizes, _folded(graph, context))
         wins = [found for found in regions.settle() if self._wins(found)]
         refused = [_refusal(graph, node, why) for node, why in regions.pinned]
         refused += [self._lost(graph, f) for f in regions.found if f not in wins and f.sites]
@@ -92,6 +93,12 @@ def _sizes(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     """A value for each symbol."""
     found = {name: max(s.min, min(_USUAL, s.max or _USUAL)) for name, s in graph.symbols.items()}
     return found | {name: n for name, n in given.items() if name in found}
+
+
+def _folded(graph: Graph, context: Context) -> Set[Value]:
+    """What is the same in all runs and known now."""
+    known = (v for v in context.fixed(graph) if v.name in context.data)
+    return {*known, *(v for v, fill in graph.constants.items() if fill is not None)}
 
 
 def _us(seconds: float) -> str:
@@ -143,8 +150,10 @@ class _Region:
 class _Regions:
     """The sites, tensors and refusals of a graph."""
 
-    def __init__(self, graph: Graph, costs: Costs, sizes: Mapping[str, int]) -> None:
-        self.graph, self.costs, self.sizes = graph, costs, sizes
+    def __init__(
+        self, graph: Graph, costs: Costs, sizes: Mapping[str, int], folded: Set[Value]
+    ) -> None:
+        self.graph, self.costs, self.sizes, self.folded = graph, costs, sizes, folded
         self.sites: dict[Node, _Site] = {}
         self.pinned: list[tuple[Node, Pinned]] = []
         self.same = dict(_same_elements(graph))
@@ -203,8 +212,8 @@ class _Regions:
         return Request.of_node(self.graph.table, replace(node, inputs=shown, attrs=attrs))
 
     def _turning(self, value: Value) -> float:
-        """Of a constant nothing: it is folded."""
-        if value in self.graph.constants:
+        """Of what is turned once and for all nothing."""
+        if value in self.folded:
             return 0.0
         rows = self.graph.table.by_aten.get(_TURN)
         if not rows:
@@ -373,7 +382,9 @@ class _Rebuilt:
         for node in old.nodes:
             if not any(v in self.same for v in node.results):
                 self._add(node)
-        self.new.output(*(self._as(v, forms.side_of(v.type), None) for v in old.outputs))
+        for v in old.outputs:
+            maker = old.producer(v)
+            self.new.output(self._as(v, forms.side_of(v.type), maker.loc if maker else None))
         self.new.prune()
 
     # ---- nodes ------------------------------------------------------------------------------

@@ -204,5 +204,8 @@ def standard(**options: Any) -> Pipeline:
     from aicf.compiler.passes.rules import fusing, simplifying
 
     simple = canonicalise(simplifying())
-    passes: tuple[Pass, ...] = (simple, Cse(), *fusing(), Fold(), Layout(), simple, Cse(), Dce())
+    # weights that are fixed are made before their layout is chosen, and turned after it
+    passes: tuple[Pass, ...] = (
+        simple, Cse(), *fusing(), Fold(), Layout(), Fold(), simple, Cse(), Dce(),
+    )  # fmt: skip
     return Pipeline(passes, **options)
