@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
-_COMPILER = Path(__file__).parent
+_COMPILER = str(Path(__file__).parent)
 _DEPTH = 80
 
 
@@ -37,10 +38,14 @@ def fingerprint(*things: Any) -> str:
 
 @functools.cache
 def sources() -> str:
-    """Of the compiler itself: what it makes of a graph another version may make otherwise."""
+    """Of the compiler itself but what shows it: what it makes of a graph another version may make otherwise."""
     found = hashlib.blake2b(digest_size=16)
-    for path in sorted(_COMPILER.rglob("*.py")):
-        found.update(path.relative_to(_COMPILER).as_posix().encode() + b"\0" + path.read_bytes())
+    for folder, inside, files in os.walk(_COMPILER):
+        inside[:] = sorted(n for n in inside if n not in ("report", "__pycache__"))
+        for name in sorted(n for n in files if n.endswith(".py")):
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found.update(os.path.relpath(path, _COMPILER).encode() + b"\0" + file.read())
     return found.hexdigest()
 
 
