@@ -38,7 +38,7 @@ def fingerprint(*things: Any) -> str:
 
 @functools.cache
 def sources() -> str:
-    """Of the compiler itself but what shows it: what it makes of a graph another version may make otherwise."""
+    """Of the compiler itself, which another version has otherwise; but not of what shows it."""
     found = hashlib.blake2b(digest_size=16)
     for folder, inside, files in os.walk(_COMPILER):
         inside[:] = sorted(n for n in inside if n not in ("report", "__pycache__"))
