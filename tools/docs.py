@@ -34,6 +34,7 @@ PAGES = {
     "Graphs": "compiler.md",
     "Passes": "passes.md",
     "Running graphs": "running.md",
+    "Compiling and the report": "report.md",
     "Building": "building.md",
     "The C side": "c-api.md",
     "What a call costs": "cost.md",

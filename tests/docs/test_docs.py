@@ -101,7 +101,7 @@ def run(command: list[str | Path], where: Path, **environment: str) -> tuple[int
     done = subprocess.run(
         command,
         cwd=where,
-        env=kept | environment,
+        env={**kept, "AICF_CACHE": str(where / "cache"), **environment},  # nobody's own
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
