@@ -168,6 +168,11 @@ class _Asked:
     passes: Any
     selector: Selector
 
+    def chooser(self) -> list[Any]:
+        """Of the selector, with all choices that it may know: passes ask it too."""
+        s = self.selector
+        return [type(s), s.frozen, s.deterministic, s.store.state() if s.store else ""]
+
     def key(self) -> str | None:
         """None where nothing may be kept: something of it has no hash."""
         source, info = self.source, self.backend.info
@@ -176,8 +181,7 @@ class _Asked:
                 source.text(), source.table.package, source.table.hash,
                 [self.backend.name, self.backend.device, info.kind, info.arch, info.name],
                 sorted(self.sizes.items()), self.frozen, self.constants, _identity(self.passes),
-                [type(self.selector), self.selector.frozen, self.selector.deterministic],
-                _digests(source), sources(),
+                self.chooser(), _digests(source), sources(),
             )  # fmt: skip
         except NoFingerprint:
             return None
@@ -202,7 +206,7 @@ def _made(asked: _Asked, cache: Cache | None) -> Made:
         made.seconds["choices"] = time.perf_counter() - began
         entry = None
     if cache and key and entry is None:
-        cache.put(key, _entry(made, asked.selector))
+        cache.put(key, _entry(made))
     return made
 
 
@@ -217,7 +221,7 @@ def _optimised(asked: _Asked) -> Made:
         is_sequence = isinstance(asked.passes, Sequence)
         pipeline: Any = Pipeline(asked.passes) if is_sequence else asked.passes
         data = {**asked.frozen, **asked.constants}
-        options: dict[str, Any] = {"sizes": asked.sizes}
+        options = {"sizes": asked.sizes, "selector": asked.selector}
         context = Context(asked.backend, data, made.frozen, options=options)
         found = pipeline.run(placed, context)
         made.graph, made.records, made.data = found.graph, found.records, dict(found.data)
@@ -244,17 +248,15 @@ def _digests(graph: Graph) -> dict[str, str]:
     return {op: module_digest(graph.table[op]) for op in ops}
 
 
-def _entry(made: Made, selector: Selector) -> Entry:
-    digests = _digests(made.graph)
-    state = selector.store.state(digests) if selector.store else ""
+def _entry(made: Made) -> Entry:
     records = pack_records(made.records)
-    return Entry(made.graph.text(), digests, state, made.chosen, records=records, data=made.data)
+    digests = _digests(made.graph)
+    return Entry(made.graph.text(), digests, made.chosen, records=records, data=made.data)
 
 
 def _restored(entry: Entry, asked: _Asked) -> Made | None:
-    """None where it is not what this process would make: as if it were not there. Choices alone
-    are void where others have been stored since."""
-    table, store = asked.source.table, asked.selector.store
+    """None where it is not what this process would make: as if it were not there."""
+    table = asked.source.table
     try:
         graph = Graph.parse(entry.graph, table)
         if _digests(graph) != entry.ops:
@@ -262,8 +264,7 @@ def _restored(entry: Entry, asked: _Asked) -> Made | None:
     except (ValueError, LookupError):
         return None
     made = Made(asked.source, graph, asked.sizes, asked.selector, frozenset(asked.frozen))
-    made.records, made.data = Packed(entry.records, table), dict(entry.data)
-    if entry.state == (store.state(entry.ops) if store else ""):
-        made.chosen = dict(entry.choices)
+    made.records, made.data = Packed(entry.records), dict(entry.data)
+    made.chosen = dict(entry.choices)
     made.is_kept = True
     return made

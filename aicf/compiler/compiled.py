@@ -40,14 +40,13 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`graph` is the text of what was optimised; `ops` has digests of its ops' modules and
-    `state` one of their stored choices, without which `choices`, kernels by the call, are void;
-    `plan` is what the planner gave for the sizes of the key; `data` has constants that passes
-    made, by name. Records are unpacked when they are asked for."""
+    """`graph` is the text of what was optimised, void without `ops`, digests of its ops' modules;
+    `choices` are kernels by the call, and `plan` what the planner gave, for the sizes of the key;
+    `data` has constants that passes made, by name. Records are unpacked when they are asked
+    for."""
 
     graph: str
     ops: Mapping[str, str]
-    state: str
     choices: Mapping[str, str]
     plan: Any = None
     records: bytes = b""
@@ -56,8 +55,8 @@ class Entry:
     def columns(self, key: str) -> tuple[str | bytes | int, ...] | None:
         """None of one that is too large."""
         head = {
-            "graph": self.graph, "ops": dict(self.ops), "state": self.state,
-            "choices": dict(self.choices), "plan": self.plan,
+            "graph": self.graph, "ops": dict(self.ops), "choices": dict(self.choices),
+            "plan": self.plan,
         }  # fmt: skip
         packed = json.dumps(head, separators=(",", ":")).encode()
         data = _packed(self.data)
@@ -75,8 +74,8 @@ class Entry:
                 return None
             found = json.loads(head)
             return cls(
-                str(found["graph"]), dict(found["ops"]), str(found["state"]),
-                dict(found["choices"]), found["plan"], records, _unpacked(data),
+                str(found["graph"]), dict(found["ops"]), dict(found["choices"]), found["plan"],
+                records, _unpacked(data),
             )  # fmt: skip
         except (ValueError, TypeError, LookupError):
             return None

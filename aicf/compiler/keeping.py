@@ -1,15 +1,13 @@
-"""Records of passes as bytes, and back: texts of graphs once each, the rest as JSON."""
+"""Records of passes as bytes, and back: as they say themselves, but each text of a graph once."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aicf.compiler.compiled import pack, unpack
-from aicf.compiler.ir.errors import Location
-from aicf.compiler.ir.graph import Graph
-from aicf.table import Table
+
+_LONG = 200  # letters of a text that is worth a number
 
 
 def pack_records(records: Sequence[Any]) -> bytes:
@@ -18,41 +16,27 @@ def pack_records(records: Sequence[Any]) -> bytes:
         return records.data
     texts: dict[str, int] = {}
 
-    def place(graph: Graph | None) -> int | None:
-        return None if graph is None else texts.setdefault(graph.text(), len(texts))
+    def short(value: Any) -> Any:
+        is_long = isinstance(value, str) and len(value) > _LONG
+        return {"text": texts.setdefault(value, len(texts))} if is_long else value
 
-    told = [
-        {
-            "name": r.name, "doc": r.doc, "seconds": r.seconds, "source": place(r.source),
-            "result": place(r.result), "rejected": place(r.rejected), "failed": r.failed,
-            "fired": [_plain(f) for f in r.fired], "refused": [_plain(f) for f in r.refused],
-            "verdict": None if r.verdict is None else dataclasses.asdict(r.verdict),
-        }
-        for r in records
-    ]  # fmt: skip
+    told = [{name: short(value) for name, value in r.portable().items()} for r in records]
     return pack({"texts": list(texts), "records": told}) if told else b""
-
-
-def _plain(said: Any) -> dict[str, Any]:
-    found = dataclasses.asdict(said)
-    if said.loc is not None:
-        found["loc"] = [said.loc.file, said.loc.line, said.loc.function]
-    return found
 
 
 class Packed(Sequence[Any]):
     """PassRecords, unpacked when one is asked for. What cannot be read is as if no pass had been
     told of."""
 
-    def __init__(self, data: bytes, table: Table) -> None:
-        self.data, self.table = data, table
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self._found: list[Any] | None = None
 
     def _records(self) -> list[Any]:
         if self._found is None:
             try:
-                self._found = list(_unpacked(self.data, self.table)) if self.data else []
-            except (ValueError, TypeError, LookupError):
+                self._found = _unpacked(self.data) if self.data else []
+            except (ValueError, TypeError, LookupError, AttributeError):
                 self._found = []
         return self._found
 
@@ -63,25 +47,17 @@ class Packed(Sequence[Any]):
         return len(self._records())
 
 
-def _unpacked(data: bytes, table: Table) -> Iterator[Any]:
-    from aicf.compiler.kernels.verdict import Verdict
+def _unpacked(data: bytes) -> list[Any]:
     from aicf.compiler.passes.record import PassRecord
-    from aicf.compiler.passes.rule import Fired, Refused
 
     told = unpack(data)
-    graphs = [Graph.parse(text, table) for text in told["texts"]]
-    for r in told["records"]:
-        source, result = graphs[r["source"]], graphs[r["result"]]
-        yield PassRecord(
-            r["name"], r["doc"], r["seconds"], source, result,
-            tuple(_said(Fired, f) for f in r["fired"]),
-            tuple(_said(Refused, f) for f in r["refused"]),
-            None if r["verdict"] is None else Verdict(**r["verdict"]),
-            r["failed"], None if r["rejected"] is None else graphs[r["rejected"]],
-        )  # fmt: skip
+    texts = told["texts"]
 
+    def whole(value: Any) -> Any:
+        is_number = isinstance(value, dict) and list(value) == ["text"]
+        return texts[value["text"]] if is_number else value
 
-def _said(kind: Any, found: dict[str, Any]) -> Any:
-    loc = found["loc"] and Location(*found["loc"])
-    fixed = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
-    return kind(**{**fixed, "loc": loc})
+    return [
+        PassRecord.of_portable({name: whole(value) for name, value in record.items()})
+        for record in told["records"]
+    ]

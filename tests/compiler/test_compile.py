@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -22,7 +23,7 @@ from aicf import ops, param
 from aicf.compiler import compile as module
 from aicf.compiler import compiled
 from aicf.compiler.compile import collecting
-from aicf.compiler.compiled import Cache, Entry
+from aicf.compiler.compiled import Cache, Entry, pack
 from aicf.compiler.executable import Executable
 from aicf.compiler.fingerprint import NoFingerprint, fingerprint
 from aicf.compiler.ir.errors import IRError
@@ -207,7 +208,7 @@ def test_an_entry_of_other_kernels_is_a_miss(tmp_path: Path) -> None:
         (key,) = cache.keys()
         entry = cache.get(key)
         assert entry is not None
-        cache.put(key, Entry(entry.graph, {**entry.ops, "gemm": "?"}, entry.state, entry.choices))
+        cache.put(key, Entry(entry.graph, {**entry.ops, "gemm": "?"}, entry.choices))
     assert not make(tmp_path).made.is_kept
     assert make(tmp_path).made.is_kept
     assert made.graph == make(tmp_path).graph
@@ -226,10 +227,49 @@ def test_a_choice_that_was_stored_since_is_taken(tmp_path: Path) -> None:
         hard = selector.hard(node_table["gemm"])
         store.put(Record(subject, hard, selector.soft, ((other, 1.0), (chosen, 2.0)), 1.0, 1))
     again = make(tmp_path)
-    assert again.made.is_kept, "the graph is as good as before"
+    assert not again.made.is_kept, "passes may have asked the selector"
     assert again.made.chosen[str(request)] == other
     assert again.kernels(X, Y)[0][1] == other
-    assert make(tmp_path).made.chosen[str(request)] == other
+    warm = make(tmp_path)
+    assert warm.made.is_kept
+    assert warm.made.chosen[str(request)] == other
+
+
+def fused(x: Any, w: Any, b: Any) -> Any:
+    h = ops.add(ops.gemm(x, w), b)
+    return ops.relu(h), h * 1.0
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_records_and_the_report_are_kept(tmp_path: Path) -> None:
+    """By the standard passes."""
+    types = ("f32[N, 4]", param("f32[4, 3]"), param("f32[3]"))
+    graph = aicf.trace(fused, *types, symbols={"N": (1, 64)})
+    cold, warm = (make(tmp_path, graph, passes=None) for _ in range(2))
+    assert (cold.made.is_kept, warm.made.is_kept) == (False, True)
+    assert len(cold.graph.nodes) < len(cold.source.nodes)
+    assert [a.tolist() for a in cold(X)] == [a.tolist() for a in warm(X)]
+    first, second = (step.report().facts[0].passes for step in (cold, warm))
+    assert first == second
+    assert sum(len(p.fired) for p in first) > 0
+    assert sum(len(p.refused) for p in first) > 0
+    assert [p.before - p.after for p in first if p.changed] != [0]
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_records_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    graph = aicf.trace(fused, "f32[4, 4]", param("f32[4, 3]"), param("f32[3]"))
+    make(tmp_path, graph, sizes=None, passes=None)
+    with Cache(tmp_path) as cache:
+        (key,) = cache.keys()
+        entry = cache.get(key)
+        assert entry is not None
+        for records in (b"x", pack([1]), pack({"texts": [], "records": [{"name": 1}]})):
+            cache.put(key, dataclasses.replace(entry, records=records))
+            warm = make(tmp_path, graph, sizes=None, passes=None)
+            assert warm.made.is_kept
+            assert list(warm.records) == []
+            assert warm.report().html()
 
 
 BROKEN = {
@@ -256,7 +296,7 @@ def test_an_entry_that_is_no_graph_is_a_miss(tmp_path: Path, graph: str) -> None
     make(tmp_path)
     with Cache(tmp_path) as cache:
         (key,) = cache.keys()
-        cache.put(key, Entry(graph, {}, "", {}))
+        cache.put(key, Entry(graph, {}, {}))
     assert not make(tmp_path).made.is_kept
 
 
@@ -285,7 +325,7 @@ def test_the_least_used_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "time", lambda: next(clock))
     with Cache(tmp_path) as cache:
         for i in range(8):
-            cache.put(f"k{i}", Entry("graph", {}, "", {}))
+            cache.put(f"k{i}", Entry("graph", {}, {}))
         assert len(cache.keys()) == 3
         assert "k7" in set(cache.keys())
 
@@ -294,7 +334,7 @@ def test_the_least_used_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_data_of_constants_is_kept(tmp_path: Path) -> None:
     data = {"a": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array(2, "i8"), "c": X[:0]}
     with Cache(tmp_path) as cache:
-        cache.put("k", Entry("graph", {}, "", {}, data=data))
+        cache.put("k", Entry("graph", {}, {}, data=data))
     with Cache(tmp_path) as cache:
         found = cache.get("k")
     assert found is not None

@@ -8,7 +8,6 @@ choices in memory. Both are said once, as a StoreWarning; neither is ever an err
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import sqlite3
@@ -80,14 +79,13 @@ class Store:
         rows = self._file.attempt(lambda db: _select(db, "")) or []
         return sum(Record.of_columns(row) is None for row in rows)
 
-    def state(self, ops: Iterable[str]) -> str:
-        """A hash of the choices of these ops: another one once there is another choice."""
+    def state(self) -> str:
+        """A hash of all choices: another one once there is another choice."""
+        rows = self._file.attempt(_checksums) or []
+        mine = [r.columns()[-1] for r in self._memory.values()]
         found = hashlib.blake2b(digest_size=16)
-        for op in sorted(ops):
-            rows = self._file.attempt(functools.partial(_sums, op)) or []
-            mine = [r.columns()[-1] for k, r in self._memory.items() if k[0].op == op]
-            for checksum in sorted([*(str(c) for (c,) in rows), *map(str, mine)]):
-                found.update(checksum.encode() + b"\0")
+        for checksum in sorted([*(str(c) for (c,) in rows), *map(str, mine)]):
+            found.update(checksum.encode() + b"\0")
         return found.hexdigest()
 
     def close(self) -> None:
@@ -129,8 +127,8 @@ def _select(db: sqlite3.Connection, where: str, *values: str) -> list[tuple[Any,
     return db.execute(f"SELECT {_COLUMNS} FROM choices {where}", values).fetchall()
 
 
-def _sums(op: str, db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    return db.execute("SELECT checksum FROM choices WHERE op = ?", (op,)).fetchall()
+def _checksums(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT checksum FROM choices").fetchall()
 
 
 def _write(db: sqlite3.Connection, records: Iterable[Record]) -> bool:

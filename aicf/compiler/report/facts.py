@@ -329,8 +329,8 @@ def _passed(record: Any) -> Passed:
         name=record.name,
         doc=record.doc,
         seconds=record.seconds,
-        before=len(record.source.nodes),
-        after=len(record.result.nodes),
+        before=_count(record.before),
+        after=_count(record.after),
         diff=tuple((line.mark, line.text) for line in record.lines()),
         fired=tuple(
             Said(f.rule, "", "", _bare(f.nodes), _bare(f.by), place_of(f.loc), _at(f.at))
@@ -344,6 +344,14 @@ def _passed(record: Any) -> Passed:
         failed=record.failed or "",
         changed=bool(record.changed),
     )
+
+
+_ENTRIES = ("graph ", "symbol ", "input ", "param ", "constant ", "return ", "}")
+
+
+def _count(text: str) -> int:
+    """The ops of a graph's text."""
+    return sum(not line.strip().startswith(_ENTRIES) for line in text.splitlines() if line.strip())
 
 
 def _bare(lines: Sequence[str]) -> tuple[str, ...]:
