@@ -8,6 +8,10 @@
 extern "C" {
 #endif
 
+/* `native` of AICF_CHECK_LIST: the length of the first list, shifted, and that of the one which is
+   named; 0 where one is longer than the most; negative where a length is none. */
+enum { AICF_LENGTHS_SHIFT = 15, AICF_LENGTHS_MOST = (1 << AICF_LENGTHS_SHIFT) - 1 };
+
 /* A line on kernel `index`, as aicf_call_explain puts it; a negative answer ends the telling. */
 typedef int (*aicf_explained_fn)(void *context, int index, bool fits, const char *line);
 

@@ -306,7 +306,7 @@ block_prepare(block *b, frame *f)
         status = call_prepare(b, f);
     }
     if (status.kind) {
-        raise_status(f->handle, f->call, f->t, status);
+        raise_refusal(f, status);
         return -1;
     }
     memcpy(b->call, f->call, aicf_call_bytes(f->op, f->count));
@@ -319,7 +319,7 @@ block_prepare(block *b, frame *f)
         status = frame_order(f, backend_of_call(b->call));
     }
     if (status.kind) {
-        raise_status(f->handle, f->call, f->t, status);
+        raise_refusal(f, status);
         return -1;
     }
     if (block_keep(b, f) < 0) {

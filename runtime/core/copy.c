@@ -167,7 +167,7 @@ copy_framed(frame *f)
         status = status.kind ? status : settle(f);
     }
     if (status.kind) {
-        return raise_status(f->handle, f->call, f->t, status);
+        return raise_refusal(f, status);
     }
     const source *s = tensor_source(&f->t[OUT]);
     bool torch = s && s->framework == FRAMEWORK_TORCH;

@@ -541,6 +541,8 @@ void raise_failed(
 /* The exception of a status that is not ok; always NULL. `t` may be NULL for backend errors. */
 PyObject *
 raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status);
+/* The same of a frame's call, whose objects can say more. */
+PyObject *raise_refusal(const frame *f, aicf_status status);
 /* "add: b: ..." as a TypeError; -1. */
 int raise_misuse(const aicf_op *op, const char *name, const char *format, ...);
 

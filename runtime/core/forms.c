@@ -243,7 +243,7 @@ compute(frame *f)
     }
     aicf_status status = frame_run(f);
     if (status.kind) {
-        return raise_status(f->handle, f->call, f->t, status);
+        return raise_refusal(f, status);
     }
     return mark_written(f) < 0 ? NULL : outs_return(f);
 }

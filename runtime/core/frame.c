@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <aicf/explain.h>
+
 /* ---- room ------------------------------------------------------------------------------------ */
 
 /* The arrays of a call of `count` tensors in `room`; the call comes first, it is aligned to 16. */
@@ -52,6 +54,15 @@ list_keep(frame *f, int param)
     return tuple;
 }
 
+/* The lengths are the text's; very long ones it does without. */
+static aicf_status
+lengths_differ(int param, int64_t first, int64_t own)
+{
+    bool short_enough = first <= AICF_LENGTHS_MOST && own <= AICF_LENGTHS_MOST;
+    int32_t both = short_enough ? (int32_t)(first << AICF_LENGTHS_SHIFT | own) : 0;
+    return aicf_unsupported(AICF_CHECK_LIST, param, both);
+}
+
 /* Replaces the list objects in the slots by tuples, and sets the counts. */
 static int
 lists_count(frame *f)
@@ -71,7 +82,7 @@ lists_count(frame *f)
         }
         int64_t length = PyTuple_Size(f->slots[p]);
         if (known >> dim & 1 && dims[dim] != length) {
-            f->status = aicf_unsupported(AICF_CHECK_LIST, p, 0);
+            f->status = f->status.kind ? f->status : lengths_differ(p, dims[dim], length);
             length = dims[dim] < length ? dims[dim] : length;
         }
         dims[dim] = length;

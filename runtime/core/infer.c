@@ -26,15 +26,14 @@ infer(frame *f)
     }
     aicf_status status = f->status.kind ? f->status : f->op->prepare(f->t, f->call);
     if (status.kind) {
-        return raise_status(f->handle, f->call, f->t, status);
+        return raise_refusal(f, status);
     }
     aicf_inferred *inferred = PyMem_Calloc((size_t)f->op->outs + 1, sizeof *inferred);
     if (!inferred) {
         return PyErr_NoMemory();
     }
     status = f->op->infer(f->t, f->call, inferred);
-    PyObject *specs =
-        status.kind ? raise_status(f->handle, f->call, f->t, status) : specs_of_outs(f, inferred);
+    PyObject *specs = status.kind ? raise_refusal(f, status) : specs_of_outs(f, inferred);
     PyMem_Free(inferred);
     return specs;
 }

@@ -31,26 +31,43 @@ raise_with(PyObject *class, const char *text, const char *const *names, PyObject
     }
 }
 
-/* Of a tensor without plain memory its class is all that is known. */
+/* Steals the words, which may be NULL: then nothing is said. */
 static void
-put_class(char *text, size_t size, const aicf_call *call, const aicf_tensor *t, aicf_status status)
+put_words(char *text, size_t size, const char *before, PyObject *words)
 {
-    bool list = call->op->params_of[status.arg].list >= 0;
-    const aicf_tensor *one = &t[aicf_call_start(call, status.arg) + (list ? status.native : 0)];
-    const source *s = tensor_source(one);
-    PyObject *name = s && !one->absent && !one->device.type ? PyType_GetQualName(s->type) : NULL;
-    const char *words = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-    if (words) {
+    PyObject *said = words ? PyObject_Str(words) : NULL;
+    const char *text_said = said ? PyUnicode_AsUTF8AndSize(said, NULL) : NULL;
+    if (text_said) {
         size_t used = strlen(text);
-        PyOS_snprintf(text + used, size - used, "; its class is %s", words);
+        PyOS_snprintf(text + used, size - used, "%s%s", before, text_said);
     }
     PyErr_Clear();
-    Py_XDECREF(name);
+    Py_XDECREF(said);
+    Py_XDECREF(words);
+}
+
+/* Of a tensor without plain memory: its class, and what torch says of where and how it is. */
+static void
+put_opaque(char *text, size_t size, const frame *f, aicf_status status)
+{
+    bool list = f->op->params_of[status.arg].list >= 0;
+    int i = aicf_call_start(f->call, status.arg) + (list ? status.native : 0);
+    const source *s = tensor_source(&f->t[i]);
+    if (!s || f->t[i].absent || f->t[i].device.type) {
+        return;
+    }
+    put_words(text, size, "; its class is ", PyType_GetQualName(s->type));
+    if (s->framework == FRAMEWORK_TORCH && f->objects[i]) {
+        put_words(text, size, ", its dtype ", PyObject_GetAttrString(f->objects[i], "dtype"));
+        put_words(text, size, ", its device ", PyObject_GetAttrString(f->objects[i], "device"));
+        put_words(text, size, ", its layout ", PyObject_GetAttrString(f->objects[i], "layout"));
+    }
 }
 
 static PyObject *
 raise_unsupported(
-    aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status)
+    aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, const frame *f,
+    aicf_status status)
 {
     char text[1024];
     const aicf_op *op = handle->op;
@@ -58,8 +75,8 @@ raise_unsupported(
                   status.check != AICF_CHECK_WHERE && status.check != AICF_CHECK_EXPRESSION &&
                   status.check != AICF_CHECK_VALUE;
     aicf_status_describe(status, call, t, text, sizeof text);
-    if (t && status.check == AICF_CHECK_MEMORY) {
-        put_class(text, sizeof text, call, t, status);
+    if (f && status.check == AICF_CHECK_MEMORY) {
+        put_opaque(text, sizeof text, f, status);
     }
     PyObject *values[] = {
         PyUnicode_FromString(op->name),
@@ -116,11 +133,13 @@ raise_backend(aicf_handle *handle, const aicf_call *call, aicf_status status)
     return NULL;
 }
 
-PyObject *
-raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status)
+static PyObject *
+raise_any(
+    aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, const frame *f,
+    aicf_status status)
 {
     switch ((aicf_kind)status.kind) {
-    case AICF_UNSUPPORTED: return raise_unsupported(handle, call, t, status);
+    case AICF_UNSUPPORTED: return raise_unsupported(handle, call, t, f, status);
     case AICF_BACKEND_ERROR: return raise_backend(handle, call, status);
     case AICF_NO_MEMORY: return PyErr_NoMemory();
     case AICF_INTERNAL:
@@ -130,6 +149,18 @@ raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, a
             (int)status.check, (int)status.arg);
     }
     return NULL;
+}
+
+PyObject *
+raise_status(aicf_handle *handle, const aicf_call *call, const aicf_tensor *t, aicf_status status)
+{
+    return raise_any(handle, call, t, NULL, status);
+}
+
+PyObject *
+raise_refusal(const frame *f, aicf_status status)
+{
+    return raise_any(f->handle, f->call, f->t, f, status);
 }
 
 PyObject *

@@ -38,7 +38,7 @@ view_of(frame *f, const shape *as)
     storage *whole = s && s->framework == FRAMEWORK_OWN ? storage_of(base) : NULL;
     aicf_tensor *t = whole ? &whole->t : &f->t[0];
     if (t->refused) {
-        raise_status(f->handle, f->call, f->t, aicf_unsupported(t->refused, 0, 0));
+        raise_refusal(f, aicf_unsupported(t->refused, 0, 0));
         return NULL;
     }
     aicf_dtype dtype = as->dtype ? as->dtype : t->dtype;

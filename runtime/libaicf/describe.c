@@ -371,6 +371,34 @@ put_where_fault(text *out, const subject *s)
     text_put(out, ")");
 }
 
+/* Of the lists that go together the first one that is there. */
+static const char *
+first_list(const subject *s, int list)
+{
+    int first = s->status.arg;
+    for (int p = first - 1; p >= 0; p--) {
+        bool absent = s->all && param_count(s->call, p) && s->all[param_start(s->call, p)].absent;
+        first = s->op->params_of[p].list == list && !absent ? p : first;
+    }
+    return s->op->params_of[first].name;
+}
+
+static void
+put_list_fault(text *out, const subject *s)
+{
+    int list = s->status.arg < s->op->params ? s->op->params_of[s->status.arg].list : -1;
+    int first = s->status.native >> AICF_LENGTHS_SHIFT, own = s->status.native & AICF_LENGTHS_MOST;
+    if (s->status.native < 0) {
+        text_put(out, "a list's length is negative, or all are more than can be counted");
+        return;
+    }
+    text_put(out, "lists that go together must have one length");
+    if (s->status.native && list >= 0) {
+        const char *name = first_list(s, list);
+        text_put(out, ": it has %d, %s %d; give one tensor for each of %s", own, name, first, name);
+    }
+}
+
 static void
 put_expression_fault(text *out, const subject *s)
 {
@@ -459,7 +487,7 @@ put_fault(text *out, const subject *s)
     case AICF_CHECK_MASKED: text_put(out, "it is masked, and the mask would be ignored"); return;
     case AICF_CHECK_VALUE: put_value_fault(out, s); return;
     case AICF_CHECK_SCALAR: put_scalar_fault(out, s); return;
-    case AICF_CHECK_LIST: text_put(out, "lists that go together must have one length"); return;
+    case AICF_CHECK_LIST: put_list_fault(out, s); return;
     case AICF_CHECK_WHERE: put_where_fault(out, s); return;
     case AICF_CHECK_EXPRESSION: put_expression_fault(out, s); return;
     case AICF_CHECK_KERNEL: put_kernel_fault(out, s); return;

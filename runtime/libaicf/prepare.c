@@ -20,12 +20,12 @@ count_tensors(aicf_call *call)
         int list = op->params_of[p].list;
         int64_t own = list < 0 ? 1 : aicf_call_dims(call)[list];
         if (own < 0 || own > INT32_MAX / 4) {
-            return aicf_unsupported(AICF_CHECK_LIST, p, 0);
+            return aicf_unsupported(AICF_CHECK_LIST, p, -1);
         }
         count += own;
     }
     if (count > INT32_MAX / 4) {
-        return aicf_unsupported(AICF_CHECK_LIST, 0, 0);
+        return aicf_unsupported(AICF_CHECK_LIST, 0, -1);
     }
     call->count = (int32_t)count;
     return aicf_ok();

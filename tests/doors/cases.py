@@ -150,7 +150,8 @@ SHAPES = [
         "got f32 (6, 4) on cpu",
     ),
     Case("LIST", "zoo.step", ((X, X), (X,)),
-         "step: gs: lists that go together must have one length", {"lr": 1}),
+         "step: gs: lists that go together must have one length: it has 1, ps 2; give one tensor "
+         "for each of ps", {"lr": 1}),
     every("WHERE", "an act needs a bias (present(bias) or act == 'none': bias = absent, "
           "act = 'relu')", act="relu"),
     Case("WHERE", "gemm", (X, T((4, 5))),

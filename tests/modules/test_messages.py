@@ -220,7 +220,18 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
     yield (
         "LIST",
         lambda: zoo.step.step(many, [x], lr=1),
-        ("step: gs: lists that go together must have one length"),
+        (
+            "step: gs: lists that go together must have one length: it has 1, ps 2; give one "
+            "tensor for each of ps"
+        ),
+    )
+    yield (
+        "LIST",
+        lambda: zoo.step.step([x], [x], [x] * 3, lr=1),
+        (
+            "step: bufs: lists that go together must have one length: it has 3, ps 1; give one "
+            "tensor for each of ps"
+        ),
     )
     yield (
         "WHERE",

@@ -435,13 +435,24 @@ def test_jaxs_arrays_without_memory_are_refused(add: Any, unsupported: Any, dtyp
 
 
 @pytest.mark.promise("A11")
-def test_what_has_no_memory_is_named_by_its_class(add: Any, unsupported: Any) -> None:
+def test_what_has_no_memory_is_named_by_what_torch_says_of_it(add: Any, unsupported: Any) -> None:
     from torch._subclasses import FakeTensorMode
 
     with FakeTensorMode():
         fake = torch.zeros(4)
-    with pytest.raises(unsupported, match=r"^add: b: it has no plain .*; its class is FakeTensor$"):
-        add.add(torch.zeros(4), fake)
+    its = (
+        r"^add: b: it has no plain .*; its class is {}, its dtype {}, its device {}, its layout {}$"
+    )
+    cases = [
+        (fake, "FakeTensor", "torch.float32", "cpu", "torch.strided"),
+        (torch.zeros(4, device="meta"), "Tensor", "torch.float32", "meta", "torch.strided"),
+        (torch.zeros(4).to_sparse(), "Tensor", "torch.float32", "cpu", "torch.sparse_coo"),
+    ]
+    for x, *words in cases:
+        with pytest.raises(unsupported, match=its.format(*words)):
+            add.add(torch.zeros(4), x)
+        with pytest.raises(unsupported, match=its.format(*words)):
+            add.bind(torch.zeros(4), x, torch.zeros(4))
 
 
 @pytest.mark.promise("A11")

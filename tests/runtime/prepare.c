@@ -546,7 +546,7 @@ TEST(lists, "")
     refused(concat(3, 1, t), AICF_CHECK_OVERLAP, 1, 0);
     t[1] = tensor_of(AICF_F16, data, SIZES(2, 2), NULL);
     refused(concat(3, 1, t), AICF_CHECK_DTYPE, 0, 1);
-    refused(concat(-1, 1, t), AICF_CHECK_LIST, 0, 0);
+    refused(concat(-1, 1, t), AICF_CHECK_LIST, 0, -1);
     t[0] = F32(data, 0);
     accepted(concat(0, 0, t)); /* of nothing to nothing */
     CHECK(!f.call.head.launch);
