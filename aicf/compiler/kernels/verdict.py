@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -66,6 +67,16 @@ class Verdict:
             name: value if not isinstance(value, float) or math.isfinite(value) else str(value)
             for name, value in dataclasses.asdict(self).items()
         }
+
+    @classmethod
+    def of_portable(cls, item: Mapping[str, Any]) -> Self:
+        """Raises TypeError or ValueError of what `portable` does not give."""
+        floats = {"error_before", "error_after", "budget"}
+        fields: dict[str, Any] = {k: float(v) if k in floats else v for k, v in item.items()}
+        found = cls(**fields)
+        if not isinstance(found.kept, bool) or not found._is_sound():
+            raise ValueError("it is no verdict")
+        return found
 
 
 COLUMNS = tuple(f.name for f in dataclasses.fields(Verdict))

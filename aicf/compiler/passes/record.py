@@ -1,11 +1,13 @@
-"""What a pass did to a graph, for people and for the report."""
+"""What a pass did to a graph, for people, for the report and for a cache on disk."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels.verdict import Verdict
 from aicf.compiler.passes import diff
@@ -19,21 +21,25 @@ class PassRecord:
     """One pass: what it was given, what it gave, and what came of it.
 
     `result` is the graph that goes on: `source` where the pass changed nothing or was rolled back;
-    then `rejected` is what it gave, None where it gave no graph."""
+    then `rejected` is what it gave, None where it gave no graph. One that was read from a cache has
+    texts for graphs."""
 
     name: str
     doc: str  # its equation, or what it does
     seconds: float
-    source: Graph
-    result: Graph
+    source: Graph | str
+    result: Graph | str
     fired: tuple[Fired, ...] = ()
     refused: tuple[Refused, ...] = ()
     verdict: Verdict | None = None
     failed: str | None = None  # why it was rolled back
     rejected: Graph | None = None
+    kept_lines: tuple[diff.Line, ...] | None = None  # of one that was read
 
     @property
     def changed(self) -> bool:
+        if isinstance(self.source, str) or isinstance(self.result, str):
+            return self.source != self.result
         return self.result is not self.source
 
     @property
@@ -46,7 +52,11 @@ class PassRecord:
 
     def lines(self, context: int = 1) -> list[diff.Line]:
         """What it changed, line by line; of one that was rolled back, what it would have."""
+        if self.kept_lines is not None:
+            return list(self.kept_lines)
         other = self.result if self.rejected is None else self.rejected
+        assert isinstance(self.source, Graph)
+        assert isinstance(other, Graph)
         return diff.lines(self.source, other, context) if other is not self.source else []
 
     def diff(self, context: int = 1) -> str:
@@ -74,6 +84,46 @@ class PassRecord:
             detail = f": {r.detail}" if r.detail else ""
             yield f"refused, {r.reason}{detail}: {r.node}"
         yield from map(str, self.lines())
+
+    # ---- for a cache ----------------------------------------------------------------------------
+
+    def portable(self) -> dict[str, Any]:
+        """As JSON has it: graphs as their texts."""
+        return {
+            "name": self.name,
+            "doc": self.doc,
+            "seconds": self.seconds,
+            "source": self.before,
+            "result": self.after,
+            "fired": [dataclasses.asdict(f) for f in self.fired],
+            "refused": [dataclasses.asdict(r) for r in self.refused],
+            "verdict": self.verdict.portable() if self.verdict else None,
+            "failed": self.failed,
+            "lines": [[line.mark, line.text] for line in self.lines()],
+        }
+
+    @classmethod
+    def of_portable(cls, item: Mapping[str, Any]) -> Self:
+        """Raises TypeError, ValueError or KeyError of what `portable` does not give."""
+        verdict = item["verdict"]
+        return cls(
+            name=item["name"],
+            doc=item["doc"],
+            seconds=item["seconds"],
+            source=item["source"],
+            result=item["result"],
+            fired=tuple(Fired(**_read(f, "nodes", "by")) for f in item["fired"]),
+            refused=tuple(Refused(**_read(r)) for r in item["refused"]),
+            verdict=Verdict.of_portable(verdict) if verdict is not None else None,
+            failed=item["failed"],
+            kept_lines=tuple(diff.Line(mark, text) for mark, text in item["lines"]),
+        )
+
+
+def _read(item: Mapping[str, Any], *lists: str) -> dict[str, Any]:
+    loc = item["loc"]
+    found = {**item, "loc": Location(**loc) if loc is not None else None}
+    return found | {name: tuple(item[name]) for name in lists}
 
 
 @dataclass(slots=True, eq=False)
