@@ -174,17 +174,35 @@ copy_framed(frame *f)
     return torch && torch_written(f->core, f->objects[OUT]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* Borrowed: made once, and the state's, whose module it does not keep. */
+static aicf_handle *
+handle_of_copies(core_state *core)
+{
+    aicf_handle *stands = __atomic_load_n(&core->copies, __ATOMIC_ACQUIRE);
+    aicf_handle *made = stands ? NULL : handle_of_reader(&copy_op);
+    if (!made) {
+        return stands;
+    }
+    made->core = core;
+    Py_CLEAR(made->module);
+    if (__atomic_compare_exchange_n(
+            &core->copies, &stands, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return made;
+    }
+    handle_close(made);
+    return stands;
+}
+
 PyObject *
 tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"source", "out", "stream", NULL};
     PyObject *objects[TENSORS], *stream = Py_None, *done = NULL;
-    (void)module;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs, "OO|$O:copy", names, &objects[SOURCE], &objects[OUT], &stream)) {
         return NULL;
     }
-    aicf_handle *handle = handle_of_reader(&copy_op);
+    aicf_handle *handle = handle_of_copies(PyModule_GetState(module));
     if (!handle) {
         return NULL;
     }
@@ -197,7 +215,6 @@ tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs)
         }
         frame_end(&f);
     }
-    handle_close(handle);
     return done;
 }
 

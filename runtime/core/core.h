@@ -70,7 +70,8 @@ typedef struct core_state {
     PyObject *numpy_dtypes[DTYPES];
     PyObject *torch_type, *torch_empty, *torch_empty_like; /* Tensor, empty_strided; made once */
     PyObject *torch_options[DTYPES][TORCH_DEVICES];        /* dtype= and device= of a new tensor */
-    PyThread_type_lock lock; /* of `sources`; no Python runs under it */
+    struct aicf_handle *copies; /* copy()'s own, made once; NULL: not yet */
+    PyThread_type_lock lock;    /* of `sources`; no Python runs under it */
     source *sources[SOURCE_BUCKETS];
     int jax_skips_buffers; /* the last array of jax's was one that shows none */
     int numpy_layout;      /* of numpy's structure: 0 not looked at, 1 proved, -1 other than ours */

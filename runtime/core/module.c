@@ -215,6 +215,8 @@ module_free(void *module)
 {
     core_state *state = PyModule_GetState((PyObject *)module);
     module_clear((PyObject *)module);
+    handle_close(state->copies);
+    state->copies = NULL;
     sources_finish(state);
     for (int i = 0; i < NAME_COUNT; i++) {
         Py_CLEAR(state->names[i]);
