@@ -14,6 +14,7 @@ import click
 
 from aicf.backend.base import AicfBackend
 from aicf.backend.dispatcher import Dispatcher
+from aicf.cli_plan import plan
 from aicf.cli_report import report
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
@@ -46,6 +47,7 @@ def main() -> None:
     """Which kernels the ops run: measure them, and see what was found."""
 
 
+main.add_command(plan)
 main.add_command(report)
 
 

@@ -174,6 +174,16 @@ class AicfBackend:
         start = offset * BYTES[dtype_of(tensor)]
         return view(tensor, tuple(shape), strides=tuple(strides), offset=start)
 
+    def carve(
+        self, memory: Any, offset: int, shape: Sequence[int], dtype: str,
+        strides: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
+        """A tensor in memory that is a tensor of bytes, from byte `offset` on; row-major unless
+        there are strides, in elements."""
+        from aicf_rt import view
+
+        return view(memory, tuple(shape), strides=strides, offset=offset, dtype=dtype)
+
     def numbers(self, dtypes: Sequence[str]) -> tuple[Any, list[Any]]:
         """A tensor of bytes, eight for each dtype, and a tensor of one element in each eight."""
         from aicf_rt import view

@@ -28,6 +28,13 @@ class CpuBackend(AicfBackend):
         made = aicf_rt.empty(tuple(shape), dtype)
         return as_array(made) if is_numpy_dtype(dtype) else made
 
+    def carve(
+        self, memory: Any, offset: int, shape: Sequence[int], dtype: str,
+        strides: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
+        made = super().carve(memory, offset, shape, dtype, strides)
+        return as_array(made) if is_numpy_dtype(dtype) else made
+
     def from_host(self, array: Any) -> Any:
         made = self.empty(array.shape, dtype_of(array))
         self.copy_into(made, array)

@@ -156,6 +156,12 @@ class NullBackend(AicfBackend):
     def view(self, tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         return NullTensor(tuple(shape), tensor.dtype, tuple(strides))
 
+    def carve(
+        self, memory: Any, offset: int, shape: Sequence[int], dtype: str,
+        strides: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
+        return _made(_spec_of(shape, dtype, strides), None)
+
 
 def _spec_of(shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> Any:
     from aicf_rt import Spec

@@ -30,7 +30,7 @@ from aicf.compiler.runtime.bound import Bound, Runner
 from aicf.compiler.runtime.buckets import Buckets, Padded
 from aicf.compiler.runtime.eager import Eager
 from aicf.compiler.runtime.graph_capture import Captured, Inputs
-from aicf.compiler.runtime.outputs import copied
+from aicf.compiler.runtime.outputs import alone, copied
 from aicf.compiler.runtime.program import Choose, Program, Step
 from aicf.compiler.runtime.replay import Replay
 from aicf.compiler.runtime.rounding import Rounding, key_of, name_of
@@ -312,7 +312,9 @@ class ExecutorV2:
     def _program(self, bound: Bound, held: dict[Value, Any]) -> Program:
         graph = bound.graph
         entries = {v: held[v] for v in (*graph.params, *graph.constants)}
-        program = Program(graph, bound.backend, entries, self.choose)
+        fresh = self.mode == "replay" and self.outputs == "fresh"
+        outside = alone(graph) if fresh else ()  # a replay gives them new memory at each run
+        program = Program(graph, bound.backend, entries, self.choose, outside)
         program.prepare({v: held[v] for v in graph.inputs})
         return program
 

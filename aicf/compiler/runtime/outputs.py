@@ -21,10 +21,8 @@ class Outputs:
         graph = program.graph
         self.program, self.fresh, self.values = program, fresh, graph.outputs
         lent = {*graph.inputs, *graph.params}  # their memory is not ours; a constant stays as it is
-        outs = {v for n in graph.nodes if not n.is_view for v in n.outs if v is not None}
-        read = {v for n in graph.nodes for v in n.reads}
         self.lent = {v for v in graph.outputs if graph.buffer_of(v) in lent}
-        self.alone = {v: None for v in graph.outputs if v in outs and v not in read}
+        self.alone = alone(graph)
 
     @property
     def own(self) -> dict[Value, Any]:
@@ -56,6 +54,13 @@ class Outputs:
             tensors[v] if v in self.lent or v in new else copied(backend, v, tensors[v])
             for v in self.values
         ]
+
+
+def alone(graph: Graph) -> dict[Value, None]:
+    """The outputs that one call alone knows of."""
+    outs = {v for n in graph.nodes if not n.is_view for v in n.outs if v is not None}
+    read = {v for n in graph.nodes for v in n.reads}
+    return {v: None for v in graph.outputs if v in outs and v not in read}
 
 
 def copied(backend: Any, value: Value, tensor: Any) -> Any:

@@ -7,7 +7,8 @@ read it, and only where it is another than before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,6 +16,10 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value, values_of
 from aicf.compiler.ir.types import ScalarType, TensorType
 from aicf.compiler.runtime import memory
+from aicf.compiler.runtime.arena import Arena
+from aicf.compiler.runtime.plan.lifetimes import ALIGN, plan_of, workspace_of, workspaces
+from aicf.compiler.runtime.plan.pack import extend, pack
+from aicf.compiler.runtime.plan.problem import Plan
 from aicf.table import Row
 
 Choose = Callable[[Node], "str | None"]
@@ -38,22 +43,28 @@ class Step:
 
 
 class Program:
-    """The steps of one graph on one backend, over memory of their own.
+    """The steps of one graph on one backend, over memory of their own: one arena, in which what is
+    never needed at once shares bytes.
 
-    `held` has a tensor for each param and constant; inputs come with `run`."""
+    `held` has a tensor for each param and constant; inputs come with `run`. What lies `outside` has
+    memory of its own beside the arena."""
 
     def __init__(
-        self, graph: Graph, backend: Any, held: dict[Value, Any], choose: Choose | None = None
-    ) -> None:
+        self, graph: Graph, backend: Any, held: dict[Value, Any], choose: Choose | None = None,
+        outside: Collection[Value] = (),
+    ) -> None:  # fmt: skip
         self.graph, self.backend = graph, backend
         self.tensors: dict[Value, Any] = dict(held)
         self.steps: list[Step] = []
-        self.choose = choose or (lambda node: None)
+        self.choose = functools.cache(choose or (lambda node: None))
+        self.outside = outside
+        self.plan: Plan | None = None  # of what the arena holds, once that is prepared
         self._readers: dict[Value, list[tuple[Step, str, Any]]] = {}  # and the whole operand
         self._states: dict[Value, list[Value]] = {}  # that lie in the memory of a value
         self._views: dict[Value, list[Node]] = {}
         self._pieces: list[Piece] | None = None
         self._changed: dict[Step, None] = {}  # whose calls have to be given something yet
+        self._arena: Any = None
         self.version = 0  # how often calls became others
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -62,8 +73,40 @@ class Program:
     # ---- making it -----------------------------------------------------------------------------
 
     def prepare(self, inputs: dict[Value, Any]) -> None:
-        """Allocates what lies between and binds every call, to these inputs at first."""
+        """Allocates what lies between and binds every call, to these inputs at first. Raises
+        OutOfMemory."""
         self.tensors.update(inputs)
+        for value in self.outside:
+            assert isinstance(value.type, TensorType)
+            self.tensors[value] = memory.allocate(self.backend, value.type)
+        plan = plan_of(self.graph, self.outside)
+        self._lay(plan)
+        sizes = {s.node: _workspace_size(s.call) for s in self.steps if s.call is not None}
+        if any(sizes.values()):
+            self._make_room(plan, sizes)
+
+    def _make_room(self, plan: Plan, sizes: dict[Node, int]) -> None:
+        """For workspaces, which are known of calls that are bound: beside what lies where it lies,
+        or else all of it anew."""
+        grown = extend(plan, workspaces(self.graph, sizes))
+        if not grown.optimal:
+            grown = min(grown, pack(grown.buffers, align=ALIGN), key=lambda p: p.peak)
+        if grown.peak > plan.peak or any(grown.offsets[k] != v for k, v in plan.offsets.items()):
+            self._lay(grown)
+        self.plan = self._arena.plan = grown
+        for step in self.steps:
+            if step.call is not None and sizes[step.node]:
+                room = self._arena.room(workspace_of(step.node), sizes[step.node])
+                step.call.set(workspace=room)
+
+    def _lay(self, plan: Plan) -> None:
+        """All calls over a new arena; that from before is given back first."""
+        self.steps, self._readers, self._states = [], {}, {}
+        self._views, self._pieces = {}, None
+        for value in [v for n in self.graph.nodes for v in n.results if v not in self.outside]:
+            self.tensors.pop(value, None)
+        self._arena = None
+        self.plan, self._arena = plan, Arena(self.backend, self.graph, plan)
         for node in self.graph.nodes:
             if node.is_view:
                 shown = next(node.reads)
@@ -75,9 +118,8 @@ class Program:
     def _add(self, node: Node) -> None:
         row = self.graph.table[node.op]
         for out in node.outs:
-            if out is not None:
-                assert isinstance(out.type, TensorType)
-                self.tensors[out] = memory.allocate(self.backend, out.type)
+            if out is not None and out not in self.outside:
+                self.tensors[out] = self._arena.tensor(out)
         step = Step(node, row, None)
         self._bind(step)
         self.steps.append(step)
@@ -169,7 +211,12 @@ class Program:
             self._bind(step)
             return
         try:
-            step.call.set(**step.changed)
+            try:
+                step.call.set(**step.changed)
+            except Unsupported:  # of another kernel, perhaps, that needs a larger workspace
+                if not _workspace_size(step.call):
+                    raise
+                step.call.set(**step.changed, workspace=None)
         except Unsupported as error:
             self._fall(step, error)
 
@@ -213,6 +260,11 @@ class Program:
         outs = zip(step.row.outs, tensors[count:], strict=True)
         given = {out.name: tensor for out, tensor in outs if tensor is not None}
         self.backend.call(step.row.name, *tensors[:count], **given, **options)
+
+
+def _workspace_size(call: Any) -> int:
+    """Of a recorded call none is known."""
+    return int(getattr(call, "workspace_size", 0))
 
 
 def _is_same(value: Value, a: Any, b: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Where in one arena each buffer lies: what is asked, how it is packed, and that it is right."""

@@ -1,0 +1,72 @@
+"""How long the values of a graph are needed: its problem for the planner.
+
+A root lives from the node that makes it to the last one that reads it, or any view or state of it;
+an out that nothing reads for the time of its own node, which writes it all the same. What a graph
+gives back lives to the end. Inputs, params and constants have memory of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.types import TensorType
+from aicf.compiler.runtime import memory
+from aicf.compiler.runtime.plan.pack import pack
+from aicf.compiler.runtime.plan.problem import Buffer, Plan, PlanError
+from aicf.table import BYTES
+
+ALIGN = 256  # as memory of its own would be on CUDA; a multiple of what kernels ask for
+VALUE, WORKSPACE = "value", "workspace"
+
+
+def lifetimes(graph: Graph, outside: Container[Value] = ()) -> list[Buffer]:
+    """Of every root that nodes make, but for those that lie `outside`. Times are the indices of
+    the nodes. Raises PlanError where a size is known by its bounds alone: bind the graph first."""
+    made: dict[Value, tuple[int, Node]] = {}
+    last: dict[Value, int] = {}
+    for i, node in enumerate(graph.nodes):
+        if not node.is_view:
+            made.update((v, (i, node)) for v in node.outs if v is not None)
+        for value in (*node.reads, *node.results):
+            last[graph.buffer_of(value)] = i
+    for value in graph.outputs:
+        last[graph.buffer_of(value)] = len(graph.nodes)
+    return [
+        Buffer(value.name, i, last[value] + 1, size_of(value), VALUE, node.loc)
+        for value, (i, node) in made.items()
+        if value not in outside
+    ]
+
+
+def size_of(value: Value) -> int:
+    """Bytes from the first to behind the last element."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    for symbol in type.symbols:
+        raise PlanError(f"%{value.name}: {type} has no size yet: bind {symbol.name} to one")
+    return int(memory.span(type)) * BYTES[type.dtype]
+
+
+def workspaces(graph: Graph, sizes: Mapping[Node, int]) -> list[Buffer]:
+    """What nodes need beside their operands, each for its own time."""
+    return [
+        Buffer(workspace_of(node), i, i + 1, sizes[node], WORKSPACE, node.loc)
+        for i, node in enumerate(graph.nodes)
+        if sizes.get(node)
+    ]
+
+
+def workspace_of(node: Node) -> str:
+    """How its buffer is called; no value has such a name."""
+    return f"workspace of {next(node.results).name}"
+
+
+def plan_of(
+    graph: Graph, outside: Container[Value] = (), sizes: Mapping[Node, int] | None = None
+) -> Plan:
+    """Where the values of a graph without symbols lie, and workspaces of so many bytes. Nothing is
+    allocated."""
+    buffers = lifetimes(graph, outside)
+    return pack([*buffers, *workspaces(graph, sizes or {})], align=ALIGN)

@@ -1,0 +1,319 @@
+"""The planner: what lives when, packed near the least possible, and checked by other means."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aicf
+from aicf.backend.cpu import CpuBackend
+from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.training import training_step
+from aicf.compiler.runtime.arena import OutOfMemory
+from aicf.compiler.runtime.executor import ExecutorV2
+from aicf.compiler.runtime.interpret import interpret
+from aicf.compiler.runtime.plan import csv, firstfit, skyline
+from aicf.compiler.runtime.plan.bound import bound
+from aicf.compiler.runtime.plan.check import check, check_offsets
+from aicf.compiler.runtime.plan.lifetimes import ALIGN, lifetimes, plan_of
+from aicf.compiler.runtime.plan.pack import extend, pack
+from aicf.compiler.runtime.plan.problem import Buffer, Plan, PlanError
+from aicf.compiler.runtime.plan.work import Work
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "planner"
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 24) -> list[Buffer]:
+    found = []
+    for i in range(draw(st.integers(0, most))):
+        lower = draw(st.integers(-3, 12))
+        upper = lower + draw(st.integers(1, 8))
+        found.append(Buffer(f"b{i}", lower, upper, draw(st.integers(0, 40))))
+    return found
+
+
+# ---- packing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from([1, 8, 256]))
+def test_random_lifetimes(buffers: list[Buffer], align: int) -> None:
+    plan = pack(buffers, align=align, effort=400)
+    check(plan)
+    assert plan.bound <= plan.peak <= plan.unshared
+    assert plan.optimal == (plan.peak == plan.bound)
+    work = Work(buffers, align)
+    tries = [*firstfit.found(work), *(("", o) for o in skyline.found(work, 3, 0))]
+    for _, offsets in tries if work.items else ():  # each heuristic alone is right
+        named = {b.id: 0 for b in buffers} | {
+            b.id: at for b, at in zip(work.buffers, offsets, strict=True)
+        }
+        check_offsets(buffers, named, align=align)
+
+
+def least(buffers: Sequence[Buffer]) -> int:
+    """By trying every order with first fit, which some order makes the best plan."""
+    found = []
+    for order in itertools.permutations(buffers):
+        placed: list[tuple[Buffer, int]] = []
+        for b in order:
+            taken = [
+                (at, at + o.size) for o, at in placed if o.lower < b.upper and b.lower < o.upper
+            ]
+            ends = [0, *(end for _, end in taken)]
+            at = min(e for e in ends if all(e + b.size <= s or e >= t for s, t in taken))
+            placed.append((b, at))
+        found.append(max((at + b.size for b, at in placed), default=0))
+    return min(found)
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+@settings(max_examples=25, deadline=None)
+@given(problems(most=5))
+def test_tiny_problems_are_solved(buffers: list[Buffer]) -> None:
+    assert pack(buffers, effort=2000).peak == least(buffers)
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+def test_one_seed_gives_one_plan() -> None:
+    buffers, _ = csv.read(next(DATA.glob("A.*.csv")))
+    plans = [pack(buffers, effort=10_000, seed=seed) for seed in (1, 1, 2)]
+    assert plans[0].offsets == plans[1].offsets != plans[2].offsets
+    assert pack(buffers[::-1], effort=0).peak == pack(buffers, effort=0).peak
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+@settings(max_examples=30, deadline=None)
+@given(problems(8), problems(8))
+def test_what_lies_stays_where_more_comes(some: list[Buffer], more: list[Buffer]) -> None:
+    more = [Buffer(f"more {b.id}", b.lower, b.upper, b.size) for b in more]
+    before = pack(some, align=8)
+    after = extend(before, more)
+    check(after)
+    assert all(after.offsets[b.id] == before.offsets[b.id] for b in some)
+
+
+# ---- the checker -------------------------------------------------------------------------------
+
+PAIR = [Buffer("a", 0, 4, 10), Buffer("b", 3, 6, 10), Buffer("c", 4, 5, 10)]
+
+
+@pytest.mark.promise("COMPILER-plan-live")
+@pytest.mark.parametrize(
+    "offsets, said",
+    [
+        ({"a": 0, "b": 10, "c": 0}, ""),
+        ({"a": 0, "b": 9, "c": 20}, "a and b both live from 3 until 4 and share the bytes from 9"),
+        ({"a": 0, "b": 0, "c": 20}, "a and b both live"),
+        ({"a": 0, "b": 12, "c": 5}, "b and c both live from 4 until 5"),
+        ({"a": 0, "b": 10}, "c has no offset"),
+        ({"a": 0, "b": -10, "c": 0}, "b lies at -10"),
+        ({"a": 0, "b": 10, "c": 25}, "c ends at 35, behind the arena's end, 30"),
+    ],
+)
+def test_two_live_buffers_never_share(offsets: dict[str, int], said: str) -> None:
+    if not said:
+        check_offsets(PAIR, offsets, capacity=30)
+        return
+    with pytest.raises(PlanError, match=said):
+        check_offsets(PAIR, offsets, capacity=30)
+
+
+@pytest.mark.promise("COMPILER-plan-live")
+def test_a_bound_that_is_too_low_is_seen() -> None:
+    plan = pack(PAIR)
+    assert (plan.peak, plan.bound, plan.optimal) == (20, 20, True)
+    wrong = Plan(plan.buffers, plan.offsets, 20, 19, 3, 1, "", 0.0)
+    with pytest.raises(PlanError, match="20 bytes live, more than the lower bound 19"):
+        check(wrong)
+    with pytest.raises(PlanError, match="behind the arena's end"):
+        check(Plan(plan.buffers, plan.offsets, 19, 19, 3, 1, "", 0.0))
+
+
+def test_the_bound() -> None:
+    assert bound(PAIR) == (20, 3)
+    assert bound(PAIR, 8) == (32, 3)
+    assert bound([]) == (0, 0)
+    with pytest.raises(PlanError, match="never"):
+        Buffer("a", 3, 3, 1)
+    with pytest.raises(PlanError, match="two buffers are called a"):
+        pack([PAIR[0], PAIR[0]])
+
+
+# ---- graphs ------------------------------------------------------------------------------------
+
+
+def lives(graph: Graph, outside: Any = ()) -> dict[str, tuple[int, int]]:
+    return {b.id: (b.lower, b.upper) for b in lifetimes(graph, outside)}
+
+
+@pytest.mark.promise("COMPILER-plan-views")
+def test_a_root_lives_as_long_as_any_view_of_it() -> None:
+    """A permuted view that two backward calls read."""
+    g = Graph()
+    x = g.input("x", "f32[4, 4]")
+    h = g.add("relu", x).out
+    turned = g.add("view.permute", h, perm=(1, 0)).out
+    row = g.add("view.slice", turned, axis=0, start=0, stop=2).out
+    a = g.add("exp", x).out
+    b = g.add("add", a, a).out
+    c = g.add("neg", row).out
+    g.output(b, c)
+    assert lives(g) == {"relu": (0, 7), "exp": (3, 5), "add": (4, 8), "neg": (5, 8)} | {
+        "relu": (0, 6), "neg": (5, 7), "add": (4, 7)}  # fmt: skip
+
+
+@pytest.mark.promise("COMPILER-plan-views")
+@pytest.mark.parametrize("outputs", ["fresh", "reused"])
+def test_permuted_views_in_a_backward(outputs: Any) -> None:
+    def loss(x: Any, w: Any) -> Any:
+        h = aicf.ops.gemm(x, w)
+        turned = h.permute(1, 0)
+        return aicf.ops.sum(aicf.ops.gemm(turned, h) + aicf.ops.gemm(turned, aicf.ops.relu(h)))
+
+    graph = aicf.value_and_grad(aicf.trace(loss, "f32[6, 4]", aicf.param("f32[4, 5]")))
+    r = np.random.default_rng(0)
+    x, w = r.normal(size=(6, 4)).astype("f4"), r.normal(size=(4, 5)).astype("f4")
+    run = ExecutorV2(graph, CpuBackend(strict=True), params={"w": w}, outputs=outputs)
+    eager = ExecutorV2(graph, CpuBackend(strict=True), params={"w": w}, mode="eager")
+    for _ in range(3):
+        for ours, theirs in zip(run(x), eager(x), strict=True):
+            assert np.array_equal(ours, theirs)
+    program = run.program()
+    assert program.plan is not None
+    assert program.plan.peak < program.plan.unshared
+    check(program.plan)
+
+
+@pytest.mark.promise("COMPILER-plan-unused")
+def test_an_out_that_nothing_reads_lives_while_it_is_written() -> None:
+    g = Graph()
+    x = g.input("x", "f32[2, 3, 8, 8]")
+    pooled = g.add("max_pool2d", x, window=2, stride=2, want=(True, True))
+    kept, unused = pooled.outs
+    assert kept is not None
+    assert unused is not None
+    g.output(g.add("neg", kept).out)
+    plan = plan_of(g)
+    check(plan)
+    spans = lives(g)
+    assert spans[unused.name] == (0, 1)
+    at = plan.offsets
+    assert at[kept.name] != at[unused.name]  # both are written by one call
+    y = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype("f4")
+    run = ExecutorV2(g, CpuBackend(strict=True))
+    assert np.array_equal(run(y), interpret(g, {"x": y})[0])
+
+
+@pytest.mark.promise("COMPILER-plan-feed")
+def test_an_output_that_is_an_input_is_not_in_the_arena() -> None:
+    g = Graph()
+    x, y = g.input("x", "f32[4]"), g.input("y", "f32[4]")
+    h = g.add("exp", x).out
+    g.output(x, g.add("view.reshape", y, shape=(2, 2)).out, g.add("neg", h).out)
+    assert lives(g).keys() == {"exp", "neg"}
+    for mode in ("replay", "eager"):
+        run = ExecutorV2(g, CpuBackend(strict=True), mode=mode)
+        a, b = np.arange(4, dtype="f4"), np.ones(4, "f4")
+        for _ in range(2):
+            first, second, third = run(a, b)
+            assert np.array_equal(first, a)
+            assert np.shares_memory(second, b)
+            assert np.allclose(third, -np.exp(a))
+        assert np.array_equal(a, np.arange(4, dtype="f4"))
+
+
+@pytest.mark.promise("COMPILER-plan-exact")
+def test_a_size_that_is_not_known_is_not_planned() -> None:
+    g = Graph()
+    n = g.symbol("N", 2, 64)
+    g.output(g.add("exp", g.input("x", aicf.TensorType("f32", (n, 4)))).out)
+    with pytest.raises(PlanError, match=r"%exp: f32.* has no size yet: bind N to one"):
+        plan_of(g)
+    assert plan_of(g.bind({"N": 64})).peak == 64 * 4 * 4
+    run = ExecutorV2(g, CpuBackend(strict=True), outputs="reused")
+    for count in (2, 64, 3):
+        x = np.full((count, 4), count, "f4")
+        assert np.allclose(run(x), np.exp(x))
+        assert run.program(N=count).plan.peak == -(-count * 16 // ALIGN) * ALIGN  # type: ignore[union-attr]
+
+
+@pytest.mark.promise("COMPILER-plan-states")
+def test_a_root_lives_as_long_as_its_states() -> None:
+    """An update in place of what nodes made: what it is afterwards lies there too."""
+    forward = aicf.trace(
+        lambda x, w: aicf.ops.sum(aicf.ops.gemm(x, w)), "f32[4, 4]", aicf.param("f32[4, 4]")
+    )
+    step = training_step(forward, "sgd").graph
+    spans = lives(step)
+    assert all(lower < upper for lower, upper in spans.values())
+    assert not spans.keys() & {v.name for v in step.params}
+    check(plan_of(step))
+
+
+# ---- memory that is not there ------------------------------------------------------------------
+
+
+class Small(CpuBackend):
+    """Has no more than a megabyte in one piece."""
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        if int(np.prod(shape)) > 1 << 20:
+            raise MemoryError
+        return super().empty(shape, dtype)
+
+
+@pytest.mark.promise("COMPILER-plan-memory")
+def test_what_does_not_fit_says_how_much_and_where() -> None:
+    def wide(x: Any) -> Any:
+        h = aicf.ops.exp(x)
+        return aicf.ops.sum(aicf.ops.relu(h) + h)
+
+    run = ExecutorV2(aicf.trace(wide, "f32[300, 1000]"), Small(strict=True))
+    with pytest.raises(
+        OutOfMemory, match=r"wide needs \d+ bytes, and no plan needs less"
+    ) as caught:
+        run(np.zeros((300, 1000), "f4"))
+    told = str(caught.value)
+    assert "  exp: 1200000 bytes" in told
+    assert "test_plan.py:" in told
+
+
+# ---- real steps --------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("COMPILER-plan-real")
+@pytest.mark.parametrize("name", ["mlp", "cnn", "deep"])
+def test_training_steps_need_no_more_than_the_bound(name: str) -> None:
+    from bench.compiler.graphs import ALL, forward
+
+    graph = training_step(forward(ALL[name]), "adamw").graph
+    for size in (1, 32, 256):
+        plan = plan_of(graph.bind({"N": size}))
+        check(plan)
+        assert plan.optimal, (size, str(plan))
+
+
+@pytest.mark.promise("COMPILER-plan-real")
+@pytest.mark.guests("torch")
+@pytest.mark.parametrize("name", ["block", "encoder layer"])
+def test_imported_steps_need_no_more_than_the_bound(name: str) -> None:
+    nets = pytest.importorskip("compiler.test_import")
+    make, inputs = nets.NETS[name]
+    graph = nets.from_export(nets.exported(make().eval(), inputs(3))).graph
+    graph.outputs[:] = [graph.add("sum", graph.outputs[0]).out]
+    graph = aicf.value_and_grad(graph)
+    (symbol,) = graph.symbols
+    for size in (2, 32):
+        plan = plan_of(graph.bind({symbol: size}))
+        check(plan)
+        assert plan.optimal, (size, str(plan))
