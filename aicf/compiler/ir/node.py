@@ -65,16 +65,21 @@ class Node:
     @property
     def reads(self) -> Iterator[Value]:
         """Every value among its inputs, in order."""
+        found: list[Value] = []
         for operand in self.inputs:
-            yield from values_of(operand)
+            if type(operand) is Value:
+                found.append(operand)
+            elif type(operand) is tuple:
+                found += values_of(operand)
+        return iter(found)
 
     @property
     def results(self) -> Iterator[Value]:
         """Every value that it defines: outs, then states."""
-        for out in self.outs:
-            yield from values_of(out)
+        found = [out for out in self.outs if out is not None]
         for state in self.states.values():
-            yield from values_of(state)
+            found += values_of(state)
+        return iter(found)
 
 
 def _node_again(

@@ -9,9 +9,9 @@ between that nobody reads any more are left out at the end.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from aicf.compiler.ir import text
@@ -50,8 +50,10 @@ def apply(graph: Graph, rule: Rule, context: Context | None = None) -> Applied:
     most = bound if context.limit is None else min(context.limit, bound)
     fired: list[Fired] = []
     refused: list[Refused] = []
-    ops = rule.sought.roots
-    while len(fired) < most and any(node.op in ops for node in graph.nodes):
+    while len(fired) < most:
+        if not _is_somewhere(rule, graph):
+            refused = []
+            break
         sweep = _Sweep(graph, rule, context, most - len(fired))
         sweep.run()
         refused = sweep.refused
@@ -63,6 +65,17 @@ def apply(graph: Graph, rule: Rule, context: Context | None = None) -> Applied:
             words = f"it was applied {bound} times, and last to {'; '.join(fired[-1].nodes)}"
             raise Endless(f"{rule.name} comes to no end: {words}")
     return Applied(graph, tuple(fired), tuple(refused))
+
+
+def _is_somewhere(rule: Rule, graph: Graph) -> bool:
+    """Whether a sweep could do anything: most rules find nothing in most graphs."""
+    ops, fixed = rule.sought.roots, frozenset[Value]()
+    roots = (n for n in graph.nodes if n.op in ops)
+    found = ((n, f) for n in roots for f in pattern.find(rule.sought, graph, n))
+    try:
+        return any(rule.fits(Match(graph, n, f, fixed)) for n, f in found)
+    except (IRError, Undecided):
+        return True  # the sweep says why
 
 
 def apply_all(graph: Graph, group: Group, context: Context | None = None) -> Applied:
@@ -255,22 +268,24 @@ class _Sweep:
                 raise self.refusal("overwritten", f"{v} was updated by {line}")
 
     def elsewhere(self, value: Value, is_matched: bool, nodes: list[Node]) -> Refusal:
-        if value in self.outputs():
+        olds = [value, *(old for old, new in self.map.items() if new is value)]
+        if any(v in self.old.outputs for v in olds):
             return self.refusal("is-output", f"{value} is given back")
-        reader = next((n for n in self.readers(value) if n not in nodes), None)
+        known = {v for n in nodes for v in n.results}
+        readers = (n for v in olds for n in self.readers.get(v, ()))
+        reader = next((n for n in readers if not known & set(n.results)), None)
         line = "another node" if reader is None else text.line(self.old, reader)
         reason = "read-elsewhere" if is_matched else "out-used"
         return self.refusal(reason, f"{value} is read by {line}")
 
-    def outputs(self) -> set[Value]:
-        return {self.map.get(v, v) for v in self.old.outputs}
-
-    def readers(self, value: Value) -> Iterator[Node]:
-        """Of a value of the new graph: nodes there, then old ones that come after."""
-        yield from (n for n in self.new.nodes if n not in self.dead and value in n.reads)
-        for n in self.old.nodes[self.buffers.place + 1 :]:
-            if any(self.map.get(v, v) is value for v in n.reads):
-                yield n
+    @functools.cached_property
+    def readers(self) -> dict[Value, list[Node]]:
+        """Of the old graph."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.old.nodes:
+            for v in node.reads:
+                found.setdefault(v, []).append(node)
+        return found
 
     def check_stands_for(self, old: Value, new: Value, start: int) -> None:
         there = self.new.buffer_of(new)
