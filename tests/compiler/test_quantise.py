@@ -12,9 +12,13 @@ import pytest
 import aicf
 from aicf import Graph, ops, param
 from aicf.backend.cpu import CpuBackend
+from aicf.compiler.passes.layout import Layout
+from aicf.compiler.passes.layout_forms import LAST, side_of
+from aicf.compiler.passes.numeric import Budget
 from aicf.compiler.passes.observe import Calibration, StaleCalibration, calibrate, least_error
 from aicf.compiler.passes.quantise import REFUSALS, Affine, Quantise, Weight, observed
 from aicf.compiler.passes.rule import Applied, Context
+from aicf.compiler.passes.trial import trial
 from aicf.compiler.runtime.interpret import interpret
 
 DRAW = np.random.default_rng(8)
@@ -297,6 +301,19 @@ def test_a_weight_that_a_step_updates_stays() -> None:
     found = Quantise(seen).run(graph, context(graph, data))
     assert found.graph is graph
     assert {r.reason for r in found.refused} == {"weight-not-frozen"}
+    before = data["w"].copy()
+    with pytest.raises(ValueError, match="step updates %w: what is quantised is inference"):
+        aicf.quantise(graph, data, [{"x": normal(4, 16), "lr": 0.1}])
+    assert np.array_equal(before, data["w"])
+
+
+@pytest.mark.promise("AICF-quantise-refuses")
+def test_a_graph_without_layers_is_as_it_was() -> None:
+    graph = aicf.trace(lambda x: x + x, "f32[4]")
+    found = aicf.quantise(graph, {}, [{"x": np.ones(4, "f4")}], observer="error")
+    assert words(found.graph) == ["add"]
+    assert not found.layers
+    assert not found.refused
 
 
 @pytest.mark.promise("AICF-quantise-refuses")
@@ -305,7 +322,7 @@ def test_what_is_to_be_kept_is_kept() -> None:
     x = normal(8, 16)
     found = applied(graph, data, x, keep_first=True, keep_last=True)
     assert [r.reason for r in found.refused] == ["kept-first", "kept-last"]
-    found = applied(graph, data, x, keep=["gemm_1"])
+    found = applied(graph, data, x, keep="gemm_1")
     assert [r.reason for r in found.refused] == ["kept"]
     assert words(found.graph).count("gemm") == 1
     with pytest.raises(ValueError, match=r"no layer gives %h.*gemm, gemm_1, gemm_2"):
@@ -464,6 +481,51 @@ def test_layers_go_back_to_floats_until_the_metric_holds() -> None:
     assert none.after == 1.0
     assert len(none.refused) == 3
     assert words(none.graph) == ["gemm", "gemm", "gemm"]
+
+
+@pytest.mark.promise("AICF-quantise-accuracy")
+def test_it_goes_through_the_gate_of_all_passes() -> None:
+    graph, data = chain_case()
+    given = {**data, "x": normal(8, 16)}
+    one = Quantise(calibrate(graph, observed(graph), data, [given]))
+    known = context(graph, data)
+
+    def verdict(budget: Budget) -> Any:
+        return trial(
+            graph, one, CpuBackend(), data=given, context=known, sizes={"N": 8}, budget=budget,
+            timed=False,
+        )  # fmt: skip
+
+    assert not verdict(Budget()).kept
+    kept = verdict(Budget(absolute=0.2))
+    assert kept.kept
+    assert 1e-3 < kept.error_after < 0.2
+
+
+@pytest.mark.promise("AICF-quantise-layers")
+def test_layouts_are_chosen_before_or_after() -> None:
+    graph = aicf.trace(
+        lambda x, w: ops.max_pool2d(ops.conv2d(x, w, pad=1), window=3, stride=2),
+        "f32[N, 4, 9, 7]", param("f32[8, 4, 3, 3]"), symbols={"N": (1, 64)},
+    )  # fmt: skip
+    data = {"w": normal(8, 4, 3, 3)}
+    x = normal(3, 4, 9, 7)
+
+    def last(request: Any) -> float:
+        spec = request.flat()[0]
+        is_last = side_of(aicf.TensorType(spec.dtype, spec.shape, spec.strides)) == LAST
+        return 1e-6 if is_last or request.row.name == "permute" else 1e-3
+
+    exact, found, result = both(graph, data, x)
+    known = {**data, **result.data}
+    after = Layout(last).run(result.graph, Context(data=known)).graph
+    assert side_of(next(n for n in after.nodes if n.op == "conv2d_i8").out.type) == LAST
+    assert np.array_equal(found, interpret(after, {**known, "x": x})[0])
+    before = Layout(last).run(graph).graph
+    turned, ours, result = both(before, data, x)
+    assert side_of(next(n for n in result.graph.nodes if n.op == "conv2d_i8").out.type) == LAST
+    assert np.abs(turned - exact).max() < 1e-4
+    assert np.array_equal(ours, found)
 
 
 @pytest.mark.promise("AICF-quantise-accuracy")

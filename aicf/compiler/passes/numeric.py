@@ -21,15 +21,18 @@ _F64 = 2.0**-40
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What an error may be: so many times the error before, and so many roundings of the output's
-    dtype on top, since an error may have been small by luck."""
+    dtype on top, since an error may have been small by luck. `absolute` is on top of that for a
+    pass that is meant to lose something, as integers of 8 bits do."""
 
     times: float = 4.0
     roundings: float = 4.0
+    absolute: float = 0.0
 
     def of(self, before: float, dtype: str) -> float:
         """Of what is no float nothing on top: it is equal or not."""
         rounding = _F64 if dtype == "f64" else ROUNDING.get(dtype, 0.0)
-        return self.times * before + self.roundings * rounding
+        absolute = self.absolute if dtype in FLOATS else 0.0
+        return self.times * before + self.roundings * rounding + absolute
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,13 +169,15 @@ class Quantise:
     name = "quantise"
 
     def __init__(
-        self, calibration: Calibration, *, keep: Collection[str] = (), keep_first: bool = False,
-        keep_last: bool = False, symmetric: bool = False, over: Mapping[str, str] | None = None,
+        self, calibration: Calibration, *, keep: str | Collection[str] = (),
+        keep_first: bool = False, keep_last: bool = False, symmetric: bool = False,
+        over: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """`keep` names the outs of nodes that stay as they are, `over` those that are beyond an
         error budget, with the words. `symmetric`: activations have the zero 0."""
         self.calibration, self.symmetric = calibration, symmetric
-        self.keep, self.keep_first, self.keep_last = frozenset(keep), keep_first, keep_last
+        self.keep = frozenset([keep] if isinstance(keep, str) else keep)
+        self.keep_first, self.keep_last = keep_first, keep_last
         self.over = dict(over or {})
 
     def run(self, graph: Graph, context: Context | None = None) -> Applied:

@@ -25,6 +25,7 @@ from aicf.compiler.passes.observe import Batch, Calibration, Data, Run, calibrat
 from aicf.compiler.passes.pipeline import Pipeline, standard
 from aicf.compiler.passes.quantise import Layer, Quantise, Rewritten, dequantized, observed
 from aicf.compiler.passes.rule import Applied, Context, Fired, Pass, Refused
+from aicf.compiler.runtime.memory import written_entries
 
 Metric = Callable[[Run], float]
 
@@ -72,7 +73,7 @@ def quantise(
     graph: Graph, params: Data, data: Iterable[Batch], *,
     calibration: Calibration | None = None, passes: Sequence[Pass] | None = None,
     observer: str = "range", percentile: float = 99.99,
-    symmetric: bool = False, keep: Collection[str] = (), keep_first: bool = False,
+    symmetric: bool = False, keep: str | Collection[str] = (), keep_first: bool = False,
     keep_last: bool = False, least_db: float = 20.0, metric: Metric | None = None,
     max_drop: float = 0.01, backend: Any = None,
 ) -> Quantised:  # fmt: skip
@@ -87,6 +88,10 @@ def quantise(
     batches = list(data)
     if not batches:
         raise ValueError("errors are measured on batches: give one at least")
+    updated = written_entries(graph)
+    if updated:
+        names = ", ".join(map(str, updated))
+        raise ValueError(f"{graph.name} updates {names}: what is quantised is inference")
     pipeline = standard() if passes is None else Pipeline(passes)
     optimised = pipeline.run(graph, _context(graph, params, backend))
     graph, values = optimised.graph, {**params, **optimised.data}
