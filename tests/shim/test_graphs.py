@@ -198,6 +198,15 @@ del graph
 freed = shim.lines("cudaFreeAsync")
 assert [line.stream for line in freed] == [7], freed  # behind the last launch
 assert freed[0].words["memory"] == taken[0].words["memory"]
+# A call that was given one works there, and asks for nothing.
+large = calls[sizes.index(max(sizes))]
+large.set(workspace=aicf_rt.empty((max(sizes),), "u8", "cuda"))
+shim.reset()
+graph = aicf_rt.capture([large])
+assert "cudaMallocAsync" not in kinds()
+del graph
+assert "cudaFreeAsync" not in kinds()
+large.set(workspace=None)
 # Where there is no memory, nothing is captured and nothing is left.
 shim.reset()
 shim.fails("cudaMallocAsync", 2)
