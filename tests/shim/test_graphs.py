@@ -407,3 +407,81 @@ assert repr(graph) == "<aicf_rt.Graph of 1 calls, 1 nodes on cuda:0>", graph
 graph.launch()
 """
     )
+
+
+@pytest.mark.promise("GRAPH-capture", "S2")
+def test_streams_of_frameworks(over: Over, ops: list[str]) -> None:
+    """A launch is on the current stream of the calls' framework, behind those of others, as each
+    launch finds them; launches on two streams follow each other."""
+    over(
+        HEAD
+        + """
+from modules.fake_exchange import Framework
+ours, theirs = (Framework("own", "borrow", "stream", stream=n) for n in (7, 9))
+Ours, Theirs = ours.type(), theirs.type()
+alone = aicf_rt.capture([add.bind(*(Ours(fake(64)) for _ in range(3)))])
+mixed = aicf_rt.capture([add.bind(Ours(fake(64)), Theirs(fake(64)), Ours(fake(64)))])
+assert not [line for line in shim.launches()]
+
+def launched(graph, *args):
+    shim.reset()
+    graph.launch(*args)
+    found = []
+    for line in shim.lines("cudaEventRecord", "cudaStreamWaitEvent", "cudaGraphLaunch"):
+        found.append((line.name, line.stream))
+    return found
+
+def behind(stream, other):
+    return [("cudaEventRecord", other), ("cudaStreamWaitEvent", stream)]
+
+L = "cudaGraphLaunch"
+assert launched(alone) == [(L, 7)]
+ours.current = 8
+assert launched(alone) == behind(8, 7) + [(L, 8)]
+assert launched(alone) == [(L, 8)]
+assert launched(alone, 5) == behind(5, 8) + [(L, 5)]
+assert launched(mixed) == behind(8, 9) + [(L, 8)]
+theirs.current = 8
+assert launched(mixed) == [(L, 8)]
+theirs.current = 4
+assert launched(mixed, 3) == behind(3, 4) + behind(3, 8) + [(L, 3)]
+named = [add.bind(*take(), stream=6), add.bind(*take(), stream=6)]
+assert launched(aicf_rt.capture(named + [tuple(take(2))])) == [(L, 6)]
+class Stream:
+    def __cuda_stream__(self):
+        return 0, 77
+stream = Stream()
+weak = weakref.ref(stream)
+assert launched(alone, stream)[-1] == (L, 77)
+del stream
+assert weak() is not None  # who keeps the stream of the last launch is kept
+alone.launch(1)
+assert weak() is None
+own = aicf_rt.Stream("cuda")
+assert launched(alone, own)[-1] == (L, own.__cuda_stream__()[1])
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-capture")
+def test_a_launch_that_is_waited_for(over: Over, ops: list[str]) -> None:
+    """AICF_DEBUG=sync waits after each launch, and never within a capture."""
+    over(
+        HEAD
+        + """
+a, b, c = take()
+graph = aicf_rt.capture([add.bind(a, b, c)] * 2)
+graph.update([add.bind(c, b, a)] * 2)
+assert shim.count(b"cudaStreamSynchronize") == 0 and shim.failed() == []
+graph.launch(7)
+assert [line.stream for line in shim.lines("cudaStreamSynchronize")] == [7]
+shim.fails("cudaStreamSynchronize", 700)
+try:
+    graph.launch()
+except aicf_rt.CudaLost:
+    pass
+else:
+    raise AssertionError
+""",
+        AICF_DEBUG="sync",
+    )
