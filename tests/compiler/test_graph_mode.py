@@ -508,3 +508,27 @@ def test_the_program_of_sizes_that_did_not_come(mode: str) -> None:
         run.program()
     with pytest.raises(aicf.IRError, match="no symbol M"):
         run.program(N=1, M=2)
+
+
+@pytest.mark.promise("MARK-9-graph-per-op")
+def test_ranges_are_of_the_graph_and_of_ops_that_are_timed(monkeypatch: Any) -> None:
+    """A launch of a graph is one range; by ops it is told apart where they are timed."""
+    from aicf.backend import nvtx
+
+    seen: list[str] = []
+    monkeypatch.setattr(nvtx, "_found", (seen.append, lambda: None))
+    run = ExecutorV2(forward(), Emulated(), params=weights(), mode="graph")
+    x, y = next(batches(1))
+    run(x, y)
+    assert not seen
+    nodes = [n for n in run.graph.nodes if not n.is_view]
+    with aicf.nvtx():
+        run(x, y)
+        assert seen == [f"graph mlp, {len(nodes)} launches"]
+        seen.clear()
+        times = run.per_op(x, y, count=1)
+    kept = [text for text in seen if not text.startswith("graph")][-len(nodes) :]
+    assert kept == [f"{t.op} {t.kernel} {t.loc}" for t in times]
+    seen.clear()
+    run(x, y)
+    assert not seen

@@ -11,6 +11,7 @@ are kept. Threads that call one executor wait for each other.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from aicf.backend import nvtx
 from aicf.backend.base import AicfBackend, NoGraphs
 from aicf.compiler.ir import types
 from aicf.compiler.ir.bind import solve
@@ -387,8 +389,9 @@ def _times(program: Program, count: int) -> list[OpTime]:
 
 
 def _time(program: Program, step: Step, count: int) -> OpTime:
-    program.run_step(step)
-    seconds = program.backend.time(lambda: program.run_step(step), count)
+    with nvtx.range(step.name) if nvtx.is_on() else contextlib.nullcontext():
+        program.run_step(step)
+        seconds = program.backend.time(lambda: program.run_step(step), count)
     return OpTime(step.row.name, step.kernel, seconds, step.node.loc)
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
+from aicf.backend import nvtx
 from aicf.compiler.ir.node import Value
 from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
@@ -125,7 +126,11 @@ class Captured:
     def _launch(self) -> None:
         for value, (tensor, made) in self._copies.items():
             memory.copy_into(self.program.backend, value, made, tensor)
-        self.graph.launch()
+        if nvtx.asked and nvtx.is_on():
+            with nvtx.range(f"graph {self.program.graph.name}, {len(self.program.steps)} launches"):
+                self.graph.launch()
+        else:
+            self.graph.launch()
 
     def capture(self) -> None:
         """Sees to it that the graph is that of the calls as they are now."""

@@ -41,6 +41,11 @@ class Step:
     def kernel(self) -> str:
         return "fallback" if self.call is None else str(self.call.kernel)
 
+    @property
+    def name(self) -> str:
+        """For profilers."""
+        return f"{self.row.name} {self.kernel} {self.node.loc}"
+
 
 class Program:
     """The steps of one graph on one backend, over memory of their own: one arena, in which what is
@@ -244,7 +249,7 @@ class Program:
                 if not self._pieces or self._pieces[-1][2] is not None:
                     self._pieces.append(([], [], None))
                 self._pieces[-1][0].append(step.call)
-                self._pieces[-1][1].append(f"{step.row.name} {step.kernel} {step.node.loc}")
+                self._pieces[-1][1].append(step.name)
         return self._pieces
 
     def run_step(self, step: Step) -> None:
