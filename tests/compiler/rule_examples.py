@@ -373,6 +373,15 @@ EXAMPLES: dict[str, Example] = {
     )
 }  # fmt: skip
 
+# Rules that leave every bit as it is.
+EXACT = frozenset(
+    (
+        "same-view", "permute-twice", "reshape-twice", "expand-twice", "slice-twice",
+        "double-negation", "relu-twice", "minus-negative", "times-one", "plus-zero",
+        "cast-of-cast", "dense-permutes", "number-to-scale",
+    )
+)  # fmt: skip
+
 # Conditions of the engine's that an example can break.
 ALSO: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("double-negation", "relu-twice", "times-one", "plus-zero", "dense-permutes"), (SHARED,)

@@ -11,7 +11,7 @@ from aicf.compiler.passes.pipeline import standard
 from aicf.compiler.passes.proof import Disproved, Draw, prove
 from aicf.compiler.passes.rule import STANDING, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
-from compiler.rule_examples import ALSO, EXAMPLES
+from compiler.rule_examples import ALSO, EXACT, EXAMPLES
 from compiler.test_pipeline import Negations
 from compiler.wrong_rules import Lies
 
@@ -28,7 +28,8 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 def test_a_rule(rule: Rule) -> None:
     """50 that must fire, 100 that must refuse by name, 50 that are random."""
-    proof = prove(rule, EXAMPLES[rule.name], also=ALSO.get(rule.name, ()))
+    also = ALSO.get(rule.name, ())
+    proof = prove(rule, EXAMPLES[rule.name], also=also, is_exact=rule.name in EXACT)
     assert (proof.fired, proof.random) == (50, 50)
     assert set(rule.refusals) <= set(proof.refused)
     assert not proof.refused or sum(proof.refused.values()) >= 100
@@ -65,6 +66,30 @@ def a_sum(d: Draw, broken: str) -> None:
 def test_a_wrong_result_is_found() -> None:
     with pytest.raises(Disproved, match=r"lies .*wrong_rules.py:.*: it computes another thing"):
         prove(Lies(), a_sum)
+
+
+class Zero(Rule):
+    """x + 0 = x, which it is not of -0.0"""
+
+    name = "zero"
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.add(x, 0.0)
+
+    def rewrite(self, m: Any, e: Any) -> Any:
+        return m.x
+
+
+def plus_zero(d: Draw, broken: str) -> None:
+    x = d.op("add", d.tensor(*d.sizes(2)), d.constant(fill=0.0))
+    d.output(d.op("tanh", x))
+
+
+@pytest.mark.promise("AICF-proof")
+def test_the_sign_of_a_zero_is_found() -> None:
+    prove(Zero(), plus_zero)
+    with pytest.raises(Disproved, match=r"it computes another thing: output 0 is .*-0\.0"):
+        prove(Zero(), plus_zero, is_exact=True)
 
 
 class Hungry(MatmulBiasAct):

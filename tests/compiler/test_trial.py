@@ -18,6 +18,7 @@ import pytest
 from aicf.backend.cpu import CpuBackend
 from aicf.backend.null import NullBackend
 from aicf.cli import main
+from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels import timing
 from aicf.compiler.kernels.store import FILE, Store
@@ -424,6 +425,10 @@ def test_what_cannot_be_tried_says_why() -> None:
             attempt()
     with pytest.raises(NotTried, match=r"mlp itself does not run: w must be f32\[16, 4\], and"):
         trial(mlp(), MatmulBiasAct(), CPU, data={"w": np.ones(3, "f4")})
+    with pytest.raises(LookupError, match="mlp has nothing named v to be given; it has b, w, x"):
+        trial(mlp(), MatmulBiasAct(), CPU, data={"v": 1})
+    with pytest.raises(IRError, match="there is no symbol M; there are N"):
+        bisect(mlp(), [MatmulBiasAct()], CPU, sizes={"M": 1})
     verdict = trial(mlp(), Negations(), CPU)
     assert (verdict.kept, verdict.why) == (False, "it changes nothing")
 

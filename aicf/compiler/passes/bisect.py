@@ -60,7 +60,9 @@ def bisect(
     where all are right. One that raises or gives no graph is guilty too."""
     context = context or Context(backend=backend, data=data or {})
     graph = draw.placed(graph, backend.device)
+    draw.check_names(graph, data or {})
     jury = Jury(graph, backend, data, sizes, budget, timed=False)
+    jury.prepare()
     search = _Search(jury, context)
     for one in passes:
         outcome = search.outcome(one, graph, None)

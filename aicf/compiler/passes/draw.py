@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,19 +18,19 @@ from aicf.compiler.runtime import memory
 from aicf.table import FLOATS
 
 _SIZE = 8  # of a symbol whose range has it
+_SPECIAL = 0.4  # of all reals
 
 
 def sized(graph: Graph, sizes: Mapping[str, int] | None = None) -> Graph:
-    """The graph with numbers for its symbols: those that are given, else 8 or what is nearest."""
-    if not graph.symbols:
+    """The graph with numbers for its symbols: those that are given, else 8 or what is nearest.
+    Raises IRError of a name that is no symbol's, and of a number out of its range."""
+    if not graph.symbols and not sizes:
         return graph
-    given = sizes or {}
-    return graph.bind(
-        {
-            name: given.get(name, max(s.min, min(_SIZE, s.max if s.max is not None else _SIZE)))
-            for name, s in graph.symbols.items()
-        }
-    )
+    usual = {
+        name: max(s.min, min(_SIZE, s.max if s.max is not None else _SIZE))
+        for name, s in graph.symbols.items()
+    }
+    return graph.bind({**usual, **(sizes or {})})
 
 
 def placed(graph: Graph, device: str) -> Graph:
@@ -43,6 +44,15 @@ def wanted(graph: Graph) -> Iterator[Value]:
     yield from graph.inputs
     yield from graph.params
     yield from (v for v, fill in graph.constants.items() if fill is None)
+
+
+def check_names(graph: Graph, given: Mapping[str, Any]) -> None:
+    """Raises LookupError of data for what is none of the graph's entries."""
+    known = {v.name for v in wanted(graph)}
+    for name in given:
+        if name not in known:
+            among = ", ".join(sorted(known)) or "none"
+            raise LookupError(f"{graph.name} has nothing named {name} to be given; it has {among}")
 
 
 def fill(
@@ -61,6 +71,35 @@ def fill(
             source = np.random.default_rng([seed, int.from_bytes(digest, "little")])
             found[value.name] = _drawn(value, source, below, is_positive)
     return found
+
+
+def special(data: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    """With zeros of both signs, infinities, NaNs and the ends of the range among the reals."""
+    source = np.random.default_rng(seed)
+    found = dict(data)
+    for name, array in data.items():
+        if isinstance(array, np.ndarray) and is_real(array.dtype):
+            values: Array = array.astype(np.float64)
+            most = float(_finite(array.dtype).max)
+            least = float(_finite(array.dtype).smallest_subnormal)
+            among = [0.0, -0.0, math.inf, -math.inf, math.nan, most, -most, least, 1.0]
+            where = source.random(values.shape) < _SPECIAL
+            chosen = source.choice(among, values.shape)
+            found[name] = np.where(where, chosen, values).astype(array.dtype)
+    return found
+
+
+def is_real(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
+def _finite(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "f":
+        return np.finfo(dtype)
+    import ml_dtypes
+
+    finfo: Any = ml_dtypes.finfo
+    return finfo(dtype)
 
 
 def _below(graph: Graph) -> int:

@@ -76,7 +76,7 @@ class Pipeline:
             return None
         if context.backend is None:
             raise ValueError("a trial runs graphs: give Context(backend=...)")
-        sizes = context.options.get("sizes")
+        sizes = {k: n for k, n in context.options.get("sizes", {}).items() if k in graph.symbols}
         return Jury(
             graph, context.backend, context.data, sizes, self.budget, self.trial == "full",
             self.store,

@@ -21,12 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
+
 from aicf.compiler.ir import emit
 from aicf.compiler.ir.emit import Emitter
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.ir.types import ScalarType, TensorType
+from aicf.compiler.kernels.trial import Array
 from aicf.compiler.passes import draw, pattern
 from aicf.compiler.passes.exact import exact
 from aicf.compiler.passes.execution import interpreted
@@ -138,14 +141,15 @@ Example = Callable[[Draw, str], object]
 
 def prove(
     rule: Rule, example: Example, *, fire: int = 50, refuse: int = 100, anywhere: int = 50,
-    seed: int = 0, budget: Budget | None = None, also: Sequence[str] = (),
+    seed: int = 0, budget: Budget | None = None, is_exact: bool = False, also: Sequence[str] = (),
     table: Table | None = None,
 ) -> Proof:  # fmt: skip
     """`fire`: matches; `refuse`: graphs that differ from one in a condition, over all conditions;
     `anywhere`: random graphs of the rule's ops; `also`: conditions of the engine's that the example
-    can break, beside the rule's own. Raises Disproved with the first graph on which the
+    can break, beside the rule's own; `is_exact`: bits are to be the same, also of zeros of both
+    signs, infinities and NaNs. Raises Disproved with the first graph on which the
     rule does not what it must."""
-    proving = _Proving(rule, example, seed, budget or Budget(), tuple(also), table)
+    proving = _Proving(rule, example, seed, budget or Budget(), is_exact, tuple(also), table)
     return proving.run(fire, refuse, anywhere)
 
 
@@ -155,6 +159,7 @@ class _Proving:
     example: Example
     seed: int
     budget: Budget
+    is_exact: bool
     also: tuple[str, ...]
     table: Table | None
     refused: Counter[str] = field(default_factory=Counter)
@@ -262,12 +267,26 @@ class _Proving:
             check(graph, after)
         except RolledBack as error:
             raise self.disproved(graph, str(error), after) from error
+        if self.is_exact:
+            self.check_bits(made, applied)
+            return
         runs = [self.ran(made, applied, 0)]
         if not judge(runs, budget).is_within:  # on one data an error may be 0 by luck
             runs += [self.ran(made, applied, i) for i in range(1, 5)] if not applied.data else []
         finding = judge(runs, budget)
         if not finding.is_within:
             raise self.disproved(graph, f"it computes another thing: {finding}", after)
+
+    def check_bits(self, made: Draw, applied: Applied) -> None:
+        data = draw.special(self.data(made), self.seed)
+        before = interpreted(made.graph, data)
+        after = interpreted(applied.graph, {**data, **applied.data})
+        for name, x in before.items():
+            if not _same_bits(x, after[name]):
+                told = f"{name} is {after[name].tolist()}, and was {x.tolist()}"
+                raise self.disproved(
+                    made.graph, f"it computes another thing: {told}", applied.graph
+                )
 
     def ran(self, made: Draw, applied: Applied, seed: int) -> Run:
         """Both graphs; on positive numbers where others lead to NaNs and infinities."""
@@ -283,6 +302,17 @@ class _Proving:
     def disproved(self, graph: Graph, why: str, after: Graph | None = None) -> Disproved:
         made = f"\nit gives\n{after}" if after is not None else ""
         return Disproved(f"{self.rule.name} ({self.rule.at}): {why}, of\n{graph}{made}")
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    """One NaN is as another."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if not draw.is_real(a.dtype):
+        return bool(np.array_equal(a, b))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    signs = (np.signbit(x) == np.signbit(y)) | np.isnan(x)
+    return bool(np.array_equal(x, y, equal_nan=True) and np.all(signs))
 
 
 # ---- near misses of what the engine itself asks --------------------------------------------------

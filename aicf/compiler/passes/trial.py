@@ -50,6 +50,7 @@ def trial(
     Raises NotTried, and whatever the rule raises."""
     context = context or Context(backend=backend, data=data or {})
     graph = draw.placed(graph, backend.device)
+    draw.check_names(graph, data or {})
     jury = Jury(graph, backend, data=data, sizes=sizes, budget=budget, timed=timed, store=store)
     applied = rule.run(graph, context)
     if applied.graph is graph:
@@ -93,7 +94,7 @@ class Jury:
         known = self.store.verdicts.of_key(key) if self.store is not None else None
         if known is not None:
             return known
-        assert self.cases
+        self.prepare()
         try:
             finding = self.finding(after, made or {})
         except _lost():
@@ -125,6 +126,10 @@ class Jury:
         errors = (finding.before, finding.after, finding.budget) if finding else (0.0, 0.0, 0.0)
         device, now = self.backend.info.name or self.backend.device, int(time.time())
         return Verdict(key, rule, self.graph.name, device, kept, why, *errors, None, None, now)
+
+    def prepare(self) -> None:
+        """Runs the graph itself, once. Raises NotTried, IRError."""
+        assert self.cases
 
     # ---- errors ---------------------------------------------------------------------------------
 
