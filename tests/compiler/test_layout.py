@@ -22,7 +22,7 @@ from aicf.compiler.kernels.request import Request
 from aicf.compiler.kernels.selector import Selector
 from aicf.compiler.kernels.store import FILE, Store
 from aicf.compiler.passes.layout import Layout
-from aicf.compiler.passes.layout_costs import Costs
+from aicf.compiler.passes.layout_costs import Costs, computing
 from aicf.compiler.passes.layout_forms import LAST, REFUSALS, lying, side_of
 from aicf.compiler.passes.mincut import FOREVER, Choices
 from aicf.compiler.passes.rule import Context
@@ -346,6 +346,24 @@ def test_a_measured_time_is_not_compared_with_a_guess() -> None:
 
 
 @pytest.mark.promise("AICF-layout")
+def test_halves_go_through_matrix_units_where_a_kernel_asks_for_them() -> None:
+    row = aicf.Table.default()["conv2d"]
+    kernels = {k.id: k for k in row.kernels}
+    peaks = {"f32": 6e13, "f16": 9e14, "bf16": 9e14}
+    gpu, cpu = (Device("cuda", "sm_90", "a GPU", flops=peaks), CpuBackend().info)
+    found = {
+        (name, dtype): computing(kernels[name], dtype, gpu)
+        for name in ("warpgroups", "igemm")
+        for dtype in ("f16", "i8", "f32")
+    }
+    assert found == {
+        ("warpgroups", "f16"): "f16", ("warpgroups", "i8"): "f16", ("warpgroups", "f32"): "f32",
+        ("igemm", "f16"): "f32", ("igemm", "i8"): "f32", ("igemm", "f32"): "f32",
+    }  # fmt: skip
+    assert computing(kernels["loop"], "f16", cpu) == "f16"  # halves are slow there
+
+
+@pytest.mark.promise("AICF-layout")
 def test_the_store_of_a_selector_decides(tmp_path: Path) -> None:
     graph = aicf.trace(lambda x: ops.max_pool2d(x, window=2, stride=2), "f32[N, 16, 32, 32]",
                        symbols={"N": (1, 64)})  # fmt: skip
@@ -407,3 +425,27 @@ def test_a_type_lies_one_way_where_both_are_the_same() -> None:
     t = aicf.TensorType("f32", (2, 3, 4, 5))
     assert lying(t, LAST).strides == (60, 1, 15, 3)
     assert lying(lying(t, LAST), 0) == t
+
+
+@pytest.mark.promise("AICF-layout")
+@pytest.mark.gpu
+def test_halves_on_a_gpu_lie_as_nhwc() -> None:
+    """There the kernels of NHWC come first, and those of other layouts have no matrix unit."""
+
+    def net(x: Any, k1: Any, k2: Any) -> Any:
+        h = ops.max_pool2d(ops.relu(ops.conv2d(x, k1, pad=1)), window=2, stride=2)
+        return ops.conv2d(h, k2, pad=1)
+
+    types = ("f16[N, 64, 56, 56]", param("f16[64, 64, 3, 3]"), param("f16[64, 64, 3, 3]"))
+    graph = aicf.trace(net, *types, symbols={"N": (1, 64)}).place("cuda:0")
+    cuda = aicf.backends.get("cuda")
+    options = {"sizes": {"N": 32}}
+    found = Layout().run(graph, Context(backend=cuda, options=options)).graph
+    found.verify()
+    assert all(side_of(n.out.type) == LAST for n in found.nodes if n.op == "conv2d")
+    draw = np.random.default_rng(0)
+    params = {n: (draw.standard_normal((64, 64, 3, 3)) / 24).astype("f2") for n in ("k1", "k2")}
+    x = cuda.from_host(draw.standard_normal((32, 64, 56, 56)).astype("f2"))
+    both = [cuda.to_host(aicf.ExecutorV2(g, cuda, params=params)(x)) for g in (graph, found)]
+    exact, ours = (y.astype("f4") for y in both)
+    assert np.abs(exact - ours).max() <= 0.01 * np.abs(exact).max()

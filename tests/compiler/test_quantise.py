@@ -528,6 +528,21 @@ def test_layouts_are_chosen_before_or_after() -> None:
     assert np.array_equal(ours, found)
 
 
+@pytest.mark.promise("AICF-quantise-layers")
+@pytest.mark.gpu
+def test_integers_on_a_gpu_are_those_of_the_cpu() -> None:
+    graph, data = chain_case()
+    x = normal(8, 16)
+    cuda = aicf.backends.get("cuda")
+    here = aicf.quantise(graph, data, [{"x": x}])
+    there = aicf.quantise(graph, data, [{"x": x}], backend=cuda)
+    for name, (lo, hi) in here.calibration.ranges.items():
+        assert np.allclose(there.calibration.ranges[name], (lo, hi), rtol=1e-3, atol=1e-6)
+    run = aicf.ExecutorV2(here.graph, cuda, params=here.params, constants=here.constants)
+    exact = interpret(here.graph, {**here.constants, "x": x})[0]
+    assert np.abs(cuda.to_host(run(cuda.from_host(x))) - exact).max() <= 0.02 * np.abs(exact).max()
+
+
 @pytest.mark.promise("AICF-quantise-accuracy")
 @pytest.mark.compiler
 @pytest.mark.guests("torch")

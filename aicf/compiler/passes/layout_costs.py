@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from aicf.backend.device import Device
 from aicf.compiler.kernels.cost import work_of
 from aicf.compiler.kernels.registry import Candidates, NoKernel
 from aicf.compiler.kernels.request import Request
-from aicf.table import Row
+from aicf.table import BYTES, Kernel, Row
 
 if TYPE_CHECKING:
     from aicf.compiler.kernels.selector import Selector
@@ -67,8 +68,10 @@ class Costs:
             legal = Candidates(request).require()
         except (NoKernel, Unsupported):
             return None
-        best = work_of(request).seconds(self.device)
-        guess = best / (_REACHED * _FALLING ** _place(request.row, legal))
+        first = next(k for k in request.row.kernels if k.id in legal)
+        work = work_of(request)
+        best = replace(work, dtype=computing(first, work.dtype, self.device)).seconds(self.device)
+        guess = best / (_REACHED * _FALLING ** _place(request.row, first))
         return self._measured(request, legal), guess
 
     def _measured(self, request: Request, legal: Sequence[str]) -> float | None:
@@ -77,7 +80,16 @@ class Costs:
         return records[0].ranking[0][1] * 1e-6 if records else None
 
 
-def _place(row: Row, legal: Sequence[str]) -> int:
-    """Of the first legal kernel, among those of its backend."""
-    first = next(k for k in row.kernels if k.id in legal)
-    return [k.id for k in row.kernels if k.backend == first.backend].index(first.id)
+def computing(kernel: Kernel, dtype: str, device: Device) -> str:
+    """The dtype whose peak bounds a kernel: of a device whose peak of halves is that of matrix
+    units, which are asked for by an arch or are a library's, another kernel has that of f32."""
+    if BYTES[dtype] > 2 or device.peak("f16") <= device.peak("f32"):
+        return dtype
+    if kernel.arch is None and not kernel.libs:
+        return "f32"
+    return "f16" if BYTES[dtype] == 1 else dtype
+
+
+def _place(row: Row, kernel: Kernel) -> int:
+    """Of a kernel among those of its backend."""
+    return [k.id for k in row.kernels if k.backend == kernel.backend].index(kernel.id)

@@ -36,10 +36,12 @@ def side_of(t: object) -> int | None:
     """How a type lies; None where there is one way alone, as of C = 1 or H = W = 1."""
     if not isinstance(t, TensorType) or t.rank != 4:
         return None
-    rows, last = lying(t, ROWS), lying(t, LAST)
-    if rows == last:
+    _, c, h, w = t.shape
+    if c == 1 or (h == 1 and w == 1) or any(n == 0 for n in t.shape):
         return None
-    return ROWS if t == rows else LAST if t == last else ODD
+    if t.strides is None:
+        return ROWS
+    return LAST if t == lying(t, LAST) else ODD
 
 
 def mentions_last(table: Table, node: Node, backend: str | None) -> bool:
