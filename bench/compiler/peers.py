@@ -1,0 +1,300 @@
+"""`python -m bench.compiler.peers [--device cuda] [--json FILE]`: a step beside who else runs it.
+
+An MLP and a small CNN, a training step by AdamW and inference, by each of `rivals.py`, in the very
+configuration whose results are compared first: losses of 100 steps, or scores, with those of torch
+op by op. Of each: microseconds of the host a step, by blocks of steps behind a synchronisation, so
+that no queue is full, and microseconds in all; medians of blocks in turn. "launch" is the host's
+time of the graph's own launch alone. Compile times, to the end of the first step, are of processes
+of their own, with their caches empty and then as the first one left them; imports are not counted.
+Memory is what a step takes beside params, states and the batch. `--tune` measures kernels before,
+for so many seconds a network, which is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .__main__ import BATCHES, facts, find_torch
+from .models import MODELS
+from .rivals import MAKERS, NotThere, Rival, arrays
+from .steps import Scene
+
+SAME = 5e-3  # how far losses may be from torch's, of the largest
+OURS, HAND, EAGER = "aicf graph", "torch CUDAGraph", "torch eager"
+HOST = 5.0  # microseconds beside the launch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", default="cuda", help="cuda or cpu")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--batches", type=int, nargs="*", default=BATCHES)
+    parser.add_argument("--blocks", type=int, default=31)
+    parser.add_argument("--steps", type=int, default=100, help="whose losses are compared")
+    parser.add_argument("--models", nargs="*", default=[m.name for m in MODELS])
+    parser.add_argument("--who", nargs="*", default=list(MAKERS), choices=list(MAKERS))
+    parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--compile-batch", type=int, default=32, help="0: no compile times")
+    parser.add_argument("--once", metavar="WHO", help=argparse.SUPPRESS)
+    parser.add_argument("--what", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    find_torch()
+    if given.once:
+        print(json.dumps(first_step(given)))
+        return
+    report = measured(given)
+    print(text(report))
+    if given.json:
+        given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    wrong = [(r["model"], r["what"], r["batch"], who) for r in report["rows"]
+             for who, off in r["differ"].items() if not off < SAME]  # fmt: skip
+    if wrong:
+        raise SystemExit(f"results are not torch's: {wrong}")
+
+
+def measured(given: argparse.Namespace) -> dict[str, Any]:
+    import aicf
+
+    backend = aicf.backends.get(given.device)
+    rows, compiled = [], []
+    with tempfile.TemporaryDirectory() as cache:
+        for model in (m for m in MODELS if m.name in given.models):
+            for batch in given.batches:
+                for what in ("training", "inference"):
+                    scene = Scene(model, batch, what, backend, given.device)
+                    rows.append(measure(scene, given, cache))
+                    print(line(rows[-1]), flush=True)
+    for model in given.models:
+        for what in ("training", "inference") if given.compile_batch else ():
+            compiled.append(compile_times(model, what, given))
+            print(compile_line(compiled[-1]), flush=True)
+    report = facts(given.device) | {"rows": rows, "compile": compiled}
+    return report | {"marks": marks(rows)}
+
+
+# ---- one network, one batch ----------------------------------------------------------------------
+
+
+def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, Any]:
+    tuned = tune(scene, given.tune, cache) if given.tune else 0.0
+    rivals, absent = made(scene, given.who, cache)
+    steps = given.steps if scene.what == "training" else 1
+    found = {r.name: arrays(r, steps) for r in rivals}
+    expected = found[EAGER] if EAGER in found else next(iter(found.values()))
+    differ = {name: off(a, expected) for name, a in found.items()}
+    memory = {r.name: r.memory() for r in rivals if r.memory}
+    us = timed({r.name: r.step for r in rivals}, scene.backend.synchronize, given.blocks)
+    launches = {r.name: r.launch for r in rivals if r.launch}
+    alone = timed(launches, scene.backend.synchronize, given.blocks)
+    return {
+        "model": scene.model.name, "batch": scene.batch, "what": scene.what, "us": us,
+        "launch": {name: t["host"] for name, t in alone.items()}, "differ": differ,
+        "memory": memory, "absent": absent, "tuned_s": tuned,
+    }  # fmt: skip
+
+
+def made(scene: Scene, who: Sequence[str], cache: str) -> tuple[list[Rival], dict[str, str]]:
+    """And why the others are not there."""
+    found, absent = [], {}
+    for name in who:
+        try:
+            rival = MAKERS[name](scene, cache)
+            if name != OURS and name != "aicf replay" and scene.what == "inference":
+                rival.step()  # compiles
+            found.append(rival)
+        except (NotThere, ImportError) as error:
+            absent[name] = str(error)
+        except Exception as error:  # of somebody else's: it is told, and the rest goes on
+            if name.startswith("aicf"):
+                raise
+            absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return found, absent
+
+
+def off(found: Any, expected: Any) -> float:
+    """The largest difference, of the largest value."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def tune(scene: Scene, seconds: float, cache: str) -> float:
+    from aicf.compiler.kernels.store import FILE, Store
+    from aicf.compiler.kernels.tune import Tuner, requests_of
+    from aicf.compiler.passes.pipeline import standard
+
+    start = time.perf_counter()
+    graph = standard().run(scene.graph().place(scene.backend.device)).graph
+    with Store(Path(cache) / FILE) as store:
+        tuner = Tuner(scene.backend, store, budget=seconds)
+        for request in dict.fromkeys(requests_of(graph.bind({"N": scene.batch}))):
+            tuner.tune(request)
+    return time.perf_counter() - start
+
+
+def timed(
+    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], blocks: int
+) -> dict[str, dict[str, float]]:
+    """Host and whole microseconds a step, medians of blocks in turn; each block is of some
+    milliseconds, and of few enough steps for a queue of launches."""
+    host: dict[str, list[float]] = {name: [] for name in steps}
+    whole: dict[str, list[float]] = {name: [] for name in steps}
+    counts = {name: count_of(step, synchronize) for name, step in steps.items()}
+    for _ in range(blocks):
+        for name, step in steps.items():
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(counts[name]):
+                step()
+            submitted = time.perf_counter()
+            synchronize()
+            done = time.perf_counter()
+            host[name].append((submitted - start) / counts[name] * 1e6)
+            whole[name].append((done - start) / counts[name] * 1e6)
+    return {
+        name: {"host": statistics.median(host[name]), "whole": statistics.median(whole[name])}
+        for name in steps
+    }
+
+
+def count_of(step: Callable[[], Any], synchronize: Callable[[], None]) -> int:
+    """How many steps a block has: 20, or what 5 ms have room for."""
+    for _ in range(5):
+        step()
+    synchronize()
+    start = time.perf_counter()
+    step()
+    synchronize()
+    return max(1, min(20, int(5e-3 / (time.perf_counter() - start))))
+
+
+# ---- compile times -------------------------------------------------------------------------------
+
+
+def first_step(given: argparse.Namespace) -> dict[str, Any]:
+    """In this process, which has compiled nothing before: seconds until the first step is done."""
+    import aicf
+
+    backend = aicf.backends.get(given.device)
+    model = next(m for m in MODELS if m.name == given.models[0])
+    scene = Scene(model, given.compile_batch, given.what, backend, given.device)
+    if given.once.startswith("aicf"):
+        import aicf.compiler.compile
+        from aicf.compiler.passes.pipeline import standard
+
+        standard()  # imports rules
+    elif given.once.startswith("torch"):
+        import torch
+
+        torch.ones(1, device=given.device).sum().item()  # the device is there
+        if "compile" in given.once:
+            import torch._dynamo
+            import torch._inductor.compile_fx  # noqa: F401
+    backend.synchronize()
+    start = time.perf_counter()
+    try:
+        rival = MAKERS[given.once](scene, os.environ["AICF_CACHE"])
+        rival.read(rival.step())
+        backend.synchronize()
+    except Exception as error:
+        return {"absent": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+    return {"seconds": time.perf_counter() - start}
+
+
+def compile_times(model: str, what: str, given: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for who in given.who:
+        with tempfile.TemporaryDirectory() as cache:
+            caches = {
+                "AICF_CACHE": f"{cache}/aicf", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+                "TRITON_CACHE_DIR": f"{cache}/triton", "CACHEDB": f"{cache}/tinygrad.db",
+            }  # fmt: skip
+            words = ["--device", given.device, "--models", model, "--once", who, "--what", what]
+            words += ["--compile-batch", str(given.compile_batch)]
+            command = [sys.executable, "-m", "bench.compiler.peers", *words]
+            said = [
+                subprocess.run(command, env=os.environ | caches, stdout=subprocess.PIPE, text=True,
+                               check=False)
+                for _ in ("cold", "warm")
+            ]  # fmt: skip
+        times = [json.loads(s.stdout) if s.returncode == 0 else {} for s in said]
+        if all("seconds" in t for t in times):
+            found[who] = {"cold": times[0]["seconds"], "warm": times[1]["seconds"]}
+    return {"model": model, "what": what, "batch": given.compile_batch, "seconds": found}
+
+
+# ---- what is said --------------------------------------------------------------------------------
+
+
+def marks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that the rows say something of."""
+    found: list[dict[str, Any]] = []
+
+    def mark(what: str, values: list[float], most: float) -> None:
+        if values:
+            worst = max(values)
+            found.append({"what": what, "value": worst, "most": most, "passed": worst <= most})
+
+    def share(model: str, what: str, batches: Callable[[int], bool], *others: str) -> list[float]:
+        return [
+            row["us"][OURS]["whole"] / min(row["us"][o]["whole"] for o in others if o in row["us"])
+            for row in rows
+            if row["model"] == model and row["what"] == what and batches(row["batch"])
+            and OURS in row["us"] and any(o in row["us"] for o in others)
+        ]  # fmt: skip
+
+    for model, most in (("mlp", 0.6), ("cnn", 0.8)):
+        times = share(model, "training", lambda n: n <= 256, HAND)
+        mark(f"{model} training, batch <= 256, of the hand-made graph's time", times, most)
+    mark("mlp inference, batch 1, of the hand-made graph's time",
+         share("mlp", "inference", lambda n: n == 1, HAND), 0.7)  # fmt: skip
+    of_torch = [name for name in MAKERS if name.startswith("torch")]
+    for model, most in (("mlp", 1.0), ("cnn", 1.1)):
+        times = [t for what in ("training", "inference")
+                 for t in share(model, what, lambda n: n == 4096, *of_torch)]  # fmt: skip
+        mark(f"{model}, batch 4096, of the best of torch's time", times, most)
+    beside = [
+        row["us"][OURS]["host"] - row["launch"][OURS] for row in rows if OURS in row["launch"]
+    ]
+    mark("host's us a step beside the graph's launch", beside, HOST)
+    plans = [m["arena"] / m["bound"] for row in rows
+             if (m := row["memory"].get(OURS) or row["memory"].get("aicf replay"))]  # fmt: skip
+    mark("peak of the arena, of its lower bound", plans, 1.0)
+    return found
+
+
+def line(row: dict[str, Any]) -> str:
+    head = f"{row['model']} {row['what']:9} {row['batch']:4}"
+    each = [
+        f"    {name:27} host {t['host']:9.1f}  whole {t['whole']:10.1f}  off {row['differ'][name]:.0e}"
+        + (f"  launch {row['launch'][name]:.1f}" if name in row["launch"] else "")
+        + "".join(f"  {what} {n:,}" for what, n in (row["memory"].get(name) or {}).items())
+        for name, t in row["us"].items()
+    ]
+    each += [f"    {name:27} {why}" for name, why in row["absent"].items()]
+    return "\n".join([head, *each])
+
+
+def compile_line(found: dict[str, Any]) -> str:
+    each = [f"{who} {t['cold']:.2f}, {t['warm']:.2f}" for who, t in found["seconds"].items()]
+    return f"{found['model']} {found['what']}: first step, cold and warm, s: {'; '.join(each)}"
+
+
+def text(report: dict[str, Any]) -> str:
+    said = [f"{m['what']:60} {m['value']:.3g}, at most {m['most']:g}: "
+            f"{'pass' if m['passed'] else 'missed'}" for m in report["marks"]]  # fmt: skip
+    return "\n".join(["", f"on {report['device']}, {report['date']}", *said])
+
+
+if __name__ == "__main__":
+    main()
