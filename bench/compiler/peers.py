@@ -199,7 +199,7 @@ def first_step(given: argparse.Namespace) -> dict[str, Any]:
         torch.ones(1, device=given.device).sum().item()  # the device is there
         if "compile" in given.once:
             import torch._dynamo
-            import torch._inductor.compile_fx  # noqa: F401
+            import torch._inductor.compile_fx
     backend.synchronize()
     start = time.perf_counter()
     try:
@@ -276,7 +276,8 @@ def marks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def line(row: dict[str, Any]) -> str:
     head = f"{row['model']} {row['what']:9} {row['batch']:4}"
     each = [
-        f"    {name:27} host {t['host']:9.1f}  whole {t['whole']:10.1f}  off {row['differ'][name]:.0e}"
+        f"    {name:27} host {t['host']:9.1f}  whole {t['whole']:10.1f}"
+        + f"  off {row['differ'][name]:.0e}"
         + (f"  launch {row['launch'][name]:.1f}" if name in row["launch"] else "")
         + "".join(f"  {what} {n:,}" for what, n in (row["memory"].get(name) or {}).items())
         for name, t in row["us"].items()

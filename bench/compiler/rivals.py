@@ -224,13 +224,12 @@ def tinygrad(scene: Scene) -> Rival:
         w.requires_grad = True
     optimizer = nn.optim.AdamW(list(weights.values()), lr=RATE, weight_decay=DECAY)
 
-    @TinyJit
     def train() -> Any:
         optimizer.zero_grad()
         loss = forward(x, **weights).sparse_categorical_crossentropy(y).backward()
         return loss.realize(*optimizer.schedule_step())
 
-    return Rival("tinygrad", train, lambda found: found.numpy())
+    return Rival("tinygrad", TinyJit(train), lambda found: found.numpy())
 
 
 def _tiny_mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:

@@ -49,7 +49,9 @@ class Choice:
     record: Record | None = None
     differs: str = ""  # of a stale one: in what
     share: float = _UNKNOWN  # of the roofline, that the kernel is taken to reach
-    shares: tuple[tuple[str, float], ...] = ()  # the same of each legal kernel, of a scored one
+    shares: tuple[
+        tuple[str, float], ...
+    ] = ()  # the same of each legal one; () where none was measured
 
     @property
     def expected(self) -> float:
@@ -65,7 +67,9 @@ class Choice:
         if self.record is not None:
             return self.record.ranking
         best = work_of(self.candidates.request).seconds(self.device) * 1e6
-        shares = self.shares or ((self.kernel, self.share),)
+        shares = self.shares or [
+            (name, _share(None, best, place)) for place, name in enumerate(self.candidates.legal)
+        ]
         return tuple(sorted(((n, best / s) for n, s in shares), key=lambda pair: pair[1]))
 
     @property

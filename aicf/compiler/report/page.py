@@ -155,6 +155,16 @@ class _View:
             found.setdefault((s.rule, s.reason), []).append(s)
         return [Group(rule, reason, tuple(every)) for (rule, reason), every in found.items()]
 
+    @staticmethod
+    def paragraphs(doc: str) -> list[str]:
+        """Of a docstring; lines stay apart where most of them are equations."""
+        found = []
+        for part in doc.split("\n\n"):
+            lines = [line.strip() for line in part.splitlines()]
+            are_equations = sum(" = " in line for line in lines) * 2 >= len(lines)
+            found.append(("\n" if are_equations else " ").join(lines))
+        return [part for part in found if part]
+
     # ---- times ---------------------------------------------------------------------------------
 
     @property
