@@ -41,14 +41,12 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-@{for v in op.variants}
-static const char doc_@{v.tail|name}[] = @{quote c_string}@{v.function|name}($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
+static const char doc_typed[] = @{quote c_string}($module, @{for p in op.tensors}@{p.name|name}@{if p.tail}=None@{end}, @{end}*, @{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}stream=None, kernel=None)
 --
 
 @{op.doc|text}
 
 True if it ran; False, and nothing written, where these tensors are outside the capability. Records no gradient.@{end};
-@{end}
 static const char doc_generic[] = @{quote c_string}@{op.name|name}($module, @{for p in op.inputs}@{p.name|name}@{if p.optional}=None@{end}, @{end}*, @{for p in op.outs}@{p.name|name}=None, @{end}@{for a in op.attrs}@{a.name|name}@{if a.default}=@{a.default|python}@{end}, @{end}@{if op.free_types}dtype=None, @{end}stream=None, kernel=None)
 --
 
@@ -70,7 +68,7 @@ The Specs of all outs, as @{op.name|text}() would make them. Checks what it chec
 
 static PyMethodDef methods[] = {
 @{for v in op.variants}
-    @{fill}{"@{v.function|name}", AICF_FUNCTION(@{v.function|name}), doc_@{v.tail|name}},@{end}
+    @{fill}{"@{v.function|name}", AICF_FUNCTION(@{v.function|name}), NULL},@{end}
 @{end}
     {"@{op.name|name}", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
@@ -104,5 +102,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_@{op.name|name}(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <aicf/call.h>
@@ -107,6 +108,32 @@ aicf_module_close(void *module)
 #else
 #define AICF_MODULE_SLOTS {0, NULL}
 #endif
+
+/* Methods without a doc share one, from its parameters on: each gets it after its own name. Once a
+   process: what they are made in stays with the methods, whichever interpreter asks. */
+static inline int
+aicf_module_name_docs(PyMethodDef *methods, const char *shared)
+{
+    size_t size = 0, rest = strlen(shared) + 1;
+    for (const PyMethodDef *m = methods; m->ml_name; m++) {
+        size += m->ml_doc ? 0 : strlen(m->ml_name) + rest;
+    }
+    char *at = size ? (char *)malloc(size) : NULL;
+    if (size && !at) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (PyMethodDef *m = methods; size && m->ml_name; m++) {
+        if (!m->ml_doc) {
+            size_t name = strlen(m->ml_name);
+            memcpy(at, m->ml_name, name);
+            memcpy(at + name, shared, rest);
+            m->ml_doc = at;
+            at += name + rest;
+        }
+    }
+    return 0;
+}
 
 /* What PyInit returns. A free-threaded interpreter finds files named for the stable ABI, and does
    not have that: its objects begin otherwise. Nothing of ours is an object before this is known. */

@@ -45,22 +45,14 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f32[] = "affine_f32($module, x, bias, out, mean=None, where_most=None, *, "
-                               "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
-                               "H, lr, step=1, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
-                               "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__f16[] = "affine_f16($module, x, bias, out, mean=None, where_most=None, *, "
-                               "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, deep=True, "
-                               "H, lr, step=1, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
-                               "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
+static const char doc_typed[] = "($module, x, bias, out, mean=None, where_most=None, *, "
+                                "axes=None, axis=-1, pad=(0, 1), act='none', alpha=1.0, "
+                                "deep=True, H, lr, step=1, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "out = act(lr * (alpha * x + bias)), rows padded.\n\n"
+                                "Two paragraphs: 100% \"quoted\", */ and \\.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "affine($module, x, bias=None, *, out=None, mean=None, "
                                   "where_most=None, axes=None, axis=-1, pad=(0, 1), act='none', "
                                   "alpha=1.0, deep=True, H, lr, step=1, stream=None, "
@@ -91,8 +83,8 @@ static const char doc_infer[] = "infer($module, x, bias=None, *, out=None, mean=
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"affine_f32", AICF_FUNCTION(affine_f32), doc__f32},
-    {"affine_f16", AICF_FUNCTION(affine_f16), doc__f16},
+    {"affine_f32", AICF_FUNCTION(affine_f32), NULL},
+    {"affine_f16", AICF_FUNCTION(affine_f16), NULL},
     {"affine", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -126,5 +118,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_affine(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

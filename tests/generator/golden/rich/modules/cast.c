@@ -59,27 +59,11 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f16_f16[] = "cast_f16_f16($module, x, out, *, stream=None, kernel=None)\n"
-                                   "--\n\n"
-                                   "out = x in another dtype.\n\n"
-                                   "True if it ran; False, and nothing written, where these "
-                                   "tensors are outside the capability. Records no gradient.";
-static const char doc__f16_bf16[] = "cast_f16_bf16($module, x, out, *, stream=None, kernel=None)\n"
-                                    "--\n\n"
-                                    "out = x in another dtype.\n\n"
-                                    "True if it ran; False, and nothing written, where these "
-                                    "tensors are outside the capability. Records no gradient.";
-static const char doc__bf16_f16[] = "cast_bf16_f16($module, x, out, *, stream=None, kernel=None)\n"
-                                    "--\n\n"
-                                    "out = x in another dtype.\n\n"
-                                    "True if it ran; False, and nothing written, where these "
-                                    "tensors are outside the capability. Records no gradient.";
-static const char doc__bf16_bf16[] = "cast_bf16_bf16($module, x, out, *, stream=None, "
-                                     "kernel=None)\n"
-                                     "--\n\n"
-                                     "out = x in another dtype.\n\n"
-                                     "True if it ran; False, and nothing written, where these "
-                                     "tensors are outside the capability. Records no gradient.";
+static const char doc_typed[] = "($module, x, out, *, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "out = x in another dtype.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "cast($module, x, *, out=None, dtype=None, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"
@@ -103,10 +87,10 @@ static const char doc_infer[] = "infer($module, x, *, out=None, dtype=None, stre
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"cast_f16_f16", AICF_FUNCTION(cast_f16_f16), doc__f16_f16},
-    {"cast_f16_bf16", AICF_FUNCTION(cast_f16_bf16), doc__f16_bf16},
-    {"cast_bf16_f16", AICF_FUNCTION(cast_bf16_f16), doc__bf16_f16},
-    {"cast_bf16_bf16", AICF_FUNCTION(cast_bf16_bf16), doc__bf16_bf16},
+    {"cast_f16_f16", AICF_FUNCTION(cast_f16_f16), NULL},
+    {"cast_f16_bf16", AICF_FUNCTION(cast_f16_bf16), NULL},
+    {"cast_bf16_f16", AICF_FUNCTION(cast_bf16_f16), NULL},
+    {"cast_bf16_bf16", AICF_FUNCTION(cast_bf16_bf16), NULL},
     {"cast", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -139,5 +123,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_cast(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

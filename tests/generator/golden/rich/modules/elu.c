@@ -59,27 +59,11 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f32[] = "elu_f32($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Exponential below 0.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__f16[] = "elu_f16($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Exponential below 0.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__bf16[] = "elu_bf16($module, x, out, *, alpha=1.0, stream=None, "
-                                "kernel=None)\n"
+static const char doc_typed[] = "($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
                                 "--\n\n"
                                 "Exponential below 0.\n\n"
                                 "True if it ran; False, and nothing written, where these tensors "
                                 "are outside the capability. Records no gradient.";
-static const char doc__f64[] = "elu_f64($module, x, out, *, alpha=1.0, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Exponential below 0.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "elu($module, x, *, out=None, alpha=1.0, stream=None, "
                                   "kernel=None)\n"
                                   "--\n\n"
@@ -103,10 +87,10 @@ static const char doc_infer[] = "infer($module, x, *, out=None, alpha=1.0, strea
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"elu_f32", AICF_FUNCTION(elu_f32), doc__f32},
-    {"elu_f16", AICF_FUNCTION(elu_f16), doc__f16},
-    {"elu_bf16", AICF_FUNCTION(elu_bf16), doc__bf16},
-    {"elu_f64", AICF_FUNCTION(elu_f64), doc__f64},
+    {"elu_f32", AICF_FUNCTION(elu_f32), NULL},
+    {"elu_f16", AICF_FUNCTION(elu_f16), NULL},
+    {"elu_bf16", AICF_FUNCTION(elu_bf16), NULL},
+    {"elu_f64", AICF_FUNCTION(elu_f64), NULL},
     {"elu", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -139,5 +123,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_elu(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

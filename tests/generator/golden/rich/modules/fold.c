@@ -38,12 +38,12 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f32[] = "fold_f32($module, x, sum=None, most=None, *, axes=(0, -1), "
-                               "keepdim=False, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Sum over axes; and the gradients of two things at once.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
+static const char doc_typed[] = "($module, x, sum=None, most=None, *, axes=(0, -1), "
+                                "keepdim=False, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "Sum over axes; and the gradients of two things at once.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "fold($module, x, *, sum=None, most=None, axes=(0, -1), "
                                   "keepdim=False, stream=None, kernel=None)\n"
                                   "--\n\n"
@@ -67,7 +67,7 @@ static const char doc_infer[] = "infer($module, x, *, sum=None, most=None, axes=
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"fold_f32", AICF_FUNCTION(fold_f32), doc__f32},
+    {"fold_f32", AICF_FUNCTION(fold_f32), NULL},
     {"fold", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -100,5 +100,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_fold(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

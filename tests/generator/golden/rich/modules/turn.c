@@ -45,16 +45,11 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__i32[] = "turn_i32($module, x, out, *, perm, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Axes permuted, then reduced.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__i64[] = "turn_i64($module, x, out, *, perm, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "Axes permuted, then reduced.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
+static const char doc_typed[] = "($module, x, out, *, perm, stream=None, kernel=None)\n"
+                                "--\n\n"
+                                "Axes permuted, then reduced.\n\n"
+                                "True if it ran; False, and nothing written, where these tensors "
+                                "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "turn($module, x, *, out=None, perm, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "Axes permuted, then reduced.\n\n"
@@ -76,8 +71,8 @@ static const char doc_infer[] = "infer($module, x, *, out=None, perm, stream=Non
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"turn_i32", AICF_FUNCTION(turn_i32), doc__i32},
-    {"turn_i64", AICF_FUNCTION(turn_i64), doc__i64},
+    {"turn_i32", AICF_FUNCTION(turn_i32), NULL},
+    {"turn_i64", AICF_FUNCTION(turn_i64), NULL},
     {"turn", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -110,5 +105,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_turn(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

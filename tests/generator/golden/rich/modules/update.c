@@ -59,26 +59,11 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f32[] = "update_f32($module, p, grads, *, lr, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "p -= lr * grads, in place.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__f16[] = "update_f16($module, p, grads, *, lr, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "p -= lr * grads, in place.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__bf16[] = "update_bf16($module, p, grads, *, lr, stream=None, kernel=None)\n"
+static const char doc_typed[] = "($module, p, grads, *, lr, stream=None, kernel=None)\n"
                                 "--\n\n"
                                 "p -= lr * grads, in place.\n\n"
                                 "True if it ran; False, and nothing written, where these tensors "
                                 "are outside the capability. Records no gradient.";
-static const char doc__f64[] = "update_f64($module, p, grads, *, lr, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "p -= lr * grads, in place.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "update($module, p, grads, *, lr, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "p -= lr * grads, in place.\n\n"
@@ -99,10 +84,10 @@ static const char doc_infer[] = "infer($module, p, grads, *, lr, stream=None, ke
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"update_f32", AICF_FUNCTION(update_f32), doc__f32},
-    {"update_f16", AICF_FUNCTION(update_f16), doc__f16},
-    {"update_bf16", AICF_FUNCTION(update_bf16), doc__bf16},
-    {"update_f64", AICF_FUNCTION(update_f64), doc__f64},
+    {"update_f32", AICF_FUNCTION(update_f32), NULL},
+    {"update_f16", AICF_FUNCTION(update_f16), NULL},
+    {"update_bf16", AICF_FUNCTION(update_bf16), NULL},
+    {"update_f64", AICF_FUNCTION(update_f64), NULL},
     {"update", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -135,5 +120,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_update(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }

@@ -59,26 +59,11 @@ inferred(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return state->core->infer(state->handle, args, nargs, kwnames);
 }
 
-static const char doc__f32[] = "add_f32($module, a, b, out, *, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "out = a + b, with broadcasting.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__f16[] = "add_f16($module, a, b, out, *, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "out = a + b, with broadcasting.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
-static const char doc__bf16[] = "add_bf16($module, a, b, out, *, stream=None, kernel=None)\n"
+static const char doc_typed[] = "($module, a, b, out, *, stream=None, kernel=None)\n"
                                 "--\n\n"
                                 "out = a + b, with broadcasting.\n\n"
                                 "True if it ran; False, and nothing written, where these tensors "
                                 "are outside the capability. Records no gradient.";
-static const char doc__f64[] = "add_f64($module, a, b, out, *, stream=None, kernel=None)\n"
-                               "--\n\n"
-                               "out = a + b, with broadcasting.\n\n"
-                               "True if it ran; False, and nothing written, where these tensors "
-                               "are outside the capability. Records no gradient.";
 static const char doc_generic[] = "add($module, a, b, *, out=None, stream=None, kernel=None)\n"
                                   "--\n\n"
                                   "out = a + b, with broadcasting.\n\n"
@@ -99,10 +84,10 @@ static const char doc_infer[] = "infer($module, a, b, *, out=None, stream=None, 
                                 "launches nothing.";
 
 static PyMethodDef methods[] = {
-    {"add_f32", AICF_FUNCTION(add_f32), doc__f32},
-    {"add_f16", AICF_FUNCTION(add_f16), doc__f16},
-    {"add_bf16", AICF_FUNCTION(add_bf16), doc__bf16},
-    {"add_f64", AICF_FUNCTION(add_f64), doc__f64},
+    {"add_f32", AICF_FUNCTION(add_f32), NULL},
+    {"add_f16", AICF_FUNCTION(add_f16), NULL},
+    {"add_bf16", AICF_FUNCTION(add_bf16), NULL},
+    {"add_f64", AICF_FUNCTION(add_f64), NULL},
     {"add", AICF_FUNCTION(generic), doc_generic},
     {"bind", AICF_FUNCTION(bound), doc_bind},
     {"explain", AICF_FUNCTION(explained), doc_explain},
@@ -135,5 +120,5 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit_add(void)
 {
-    return aicf_module_init(&definition);
+    return aicf_module_name_docs(methods, doc_typed) < 0 ? NULL : aicf_module_init(&definition);
 }
