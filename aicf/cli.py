@@ -24,6 +24,7 @@ from aicf.compiler.kernels.request import Request
 from aicf.compiler.kernels.selector import Selector
 from aicf.compiler.kernels.store import FILE, Store, StoreWarning, default_path
 from aicf.compiler.kernels.tune import Result, Status, Tuner, requests_of
+from aicf.compiler.passes import layout
 from aicf.table import Table, TableError
 
 _CALL = "A call is written as 'gemm(f32[64, 64], f32[64, 32], act=relu)'."
@@ -68,6 +69,9 @@ main.add_command(report)
     "--budget", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds in all."
 )
 @click.option("--force", is_flag=True, help="Measure again what is stored.")
+@click.option(
+    "--layouts", is_flag=True, help="Of graphs: also as NCHW and as NHWC, and what turns them."
+)
 @_backend_option
 @_package_option
 @_cache_option
@@ -78,6 +82,7 @@ def tune(
     sizes: Sequence[str],
     budget: float,
     force: bool,
+    layouts: bool,
     backend: str,
     package: str,
     cache: Path | None,
@@ -91,13 +96,15 @@ def tune(
         table = Table.of(package)
         known = _sizes(sizes)
         requests = [Request.parse(table, call) for call in calls]
-        for path in graphs:
-            requests += _of_graph(table, path, known)
+        bound = [_bound(table, path, known) for path in graphs]
+        requests += [request for graph in bound for request in requests_of(graph)]
         if not requests:
             raise click.UsageError("nothing to tune: give a CALL or --graph FILE")
         with _store(cache) as store:
             runs = _backend(table, backend)
-            tuner = Tuner(runs, store, budget=budget, force=force)
+            tuner = Tuner(runs, store, budget=budget, force=force, single=layouts)
+            for graph in bound if layouts else ():
+                requests += layout.requests_of(graph.place(runs.device))
             each = dict.fromkeys(request.on(runs.device) for request in requests)
             results = list(_with_progress(tuner, list(each)))
             _print_results(results, store, as_json)
@@ -135,14 +142,14 @@ def _print_results(results: Sequence[Result], store: Store, as_json: bool) -> No
     click.echo(f"{told}; choices are in {_path_of(store)}")
 
 
-def _of_graph(table: Table, path: Path, sizes: dict[str, int]) -> list[Request]:
+def _bound(table: Table, path: Path, sizes: dict[str, int]) -> Graph:
     try:
         graph = Graph.parse(path.read_text(encoding="utf-8"), table)
         known = {name: size for name, size in sizes.items() if name in graph.symbols}
         missing = [name for name in graph.symbols if name not in known]
         if missing:
             raise click.UsageError(f"{path}: its sizes {', '.join(missing)} need --size NAME=...")
-        return requests_of(graph.bind(known))
+        return graph.bind(known)
     except (IRError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from error
 

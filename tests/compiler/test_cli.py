@@ -132,6 +132,36 @@ def test_tune_a_graph(run: Any, alone: Any, two_kernels: None, tmp_path: Path) -
     assert "rely" in said
 
 
+@pytest.mark.promise("AICF-layout")
+def test_tune_measures_both_layouts(run: Any, alone: Any, tmp_path: Path) -> None:
+    from aicf import Graph
+    from aicf.backend.cpu import CpuBackend
+    from aicf.compiler.kernels.selector import Selector
+    from aicf.compiler.passes.layout import Layout
+    from aicf.compiler.passes.rule import Context
+
+    path = tmp_path / "graph.txt"
+    path.write_text(
+        "graph g {\n  symbol N: 1..64\n  input %x: f32[N, 4, 6, 6]\n"
+        "  %p: f32[N, 4, 3, 3], _ = max_pool2d(%x, window=(2, 2), stride=(2, 2))\n  return %p\n}\n"
+    )
+    cache = tmp_path / "cache"
+    asked = ("tune", "--graph", str(path), "--size", "N=2", "--cache", str(cache), "--json")
+    assert {r["status"] for r in json.loads(run(*asked).output)["results"]} == {"only"}
+    found = json.loads(run(*asked, "--layouts").output)["results"]
+    said = [r["request"].partition("(")[0] for r in found if r["status"] in ("stored", "noisy")]
+    assert sorted(said) == ["max_pool2d", "max_pool2d", "permute", "permute"]
+    if any(r["status"] == "noisy" for r in found):
+        pytest.skip("times are noise here")
+    times = {r["request"]: r["ranking"][0][1] for r in found}
+    with Store(cache / FILE) as store:
+        options = {"selector": Selector(CpuBackend().info, store), "sizes": {"N": 2}}
+        context = Context(backend=CpuBackend(), options=options)
+        (refused,) = Layout(margin=1.0).run(Graph.parse(path.read_text()), context).refused
+    rows = next(us for call, us in times.items() if call.startswith("max_pool2d(f32[2, 4, 6, 6],"))
+    assert f"{rows:.4g} us as it is" in refused.detail
+
+
 @pytest.mark.promise("AICF-cli-errors")
 def test_how_tune_ends(run: Any, two_kernels: None) -> None:
     assert "nothing to tune" in run("tune", status=2).output

@@ -86,11 +86,14 @@ class Tuner:
         force: bool = False,
         deterministic: bool = True,
         seed: int = 0,
+        single: bool = False,
     ) -> None:
-        """`budget` in seconds, of all that is tuned; `force` measures what is stored again."""
+        """`budget` in seconds, of all that is tuned; `force` measures what is stored again;
+        `single` measures also where one kernel is legal: what is compared is then another call,
+        that lies another way."""
         self.backend, self.store = backend, store
         self.selector = Selector(backend.info, store, deterministic=deterministic)
-        self.force, self.seed = force, seed
+        self.force, self.seed, self.single = force, seed, single
         self._end = time.monotonic() + budget
 
     def tune_all(self, requests: Iterable[Request]) -> Iterator[Result]:
@@ -117,7 +120,7 @@ class Tuner:
             legal = Candidates(request, self.selector.deterministic).require()
         except (TypeError, LookupError) as error:  # Unsupported among them
             return Result(request, Status.REFUSED, note=str(error))
-        if len(legal) == 1:
+        if len(legal) == 1 and not self.single:
             return Result(request, Status.ONLY, ((legal[0], 0.0),))
         names, kept = self._wanted(request, legal)
         if kept is not None:

@@ -85,6 +85,18 @@ def _refusal(graph: Graph, node: Node, why: Pinned) -> Refused:
     return Refused(Layout.name, why.reason, why.detail, line, node.loc, _place())
 
 
+def requests_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[Request]:
+    """The calls that are compared, lying either way, and the turns between: what a tuner measures
+    for a choice of layout by times."""
+    place = _device(graph)
+    backend = graph.table.backend_of(place)
+    if not any(forms.mentions_last(graph.table, node, backend) for node in graph.nodes):
+        return []
+    costs = Costs(Device(place.partition(":")[0], "", ""), place)
+    _Regions(graph, costs, _sizes(graph, sizes or {}), set())
+    return costs.asked
+
+
 def _device(graph: Graph) -> str:
     return next((v.type.device for v in graph.values if isinstance(v.type, TensorType)), HOST)
 

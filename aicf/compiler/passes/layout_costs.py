@@ -32,6 +32,11 @@ class Costs:
         self.device, self.place, self.selector, self.given = device, place, selector, seconds
         self._known: dict[Request, tuple[float | None, float] | None] = {}
 
+    @property
+    def asked(self) -> list[Request]:
+        """What was asked for and has a kernel, each once."""
+        return [request for request, found in self._known.items() if found is not None]
+
     def of(self, request: Request) -> float | None:
         """Seconds; None where the device has no kernel for it."""
         found = self._asked(request)
