@@ -213,6 +213,31 @@ def test_a_copy_that_keeps_what_is_updated_later_stays() -> None:
     assert np.array_equal(a, b)
 
 
+@pytest.mark.promise("AICF-layout")
+def test_sizes_may_be_those_of_a_run_but_not_one() -> None:
+    def net(x: Any, k: Any) -> Any:
+        h = ops.max_pool2d(ops.relu(ops.conv2d(x, k, pad=1)), window=2, stride=2)
+        return ops.max_pool2d(h, window=2, stride=2)
+
+    symbols = {"N": (0, 64), "H": (4, 64), "W": (5, 64), "C": (1, 8)}
+    graph = aicf.trace(net, "f32[N, 3, H, W]", param("f32[8, 3, 3, 3]"), symbols=symbols)
+    found = Layout(last_wins).run(graph)
+    assert "%max_pool2d_1: f32[N, 8, " in by_reason(found)["maybe-one"].detail
+    lasts = [n.op for n in found.graph.nodes if n.outs and side_of(n.out.type) == LAST]
+    assert lasts == ["view.permute", "view.permute", "conv2d", "relu", "max_pool2d"]
+    draw = np.random.default_rng(1)
+    k = draw.standard_normal((8, 3, 3, 3)).astype("f4")
+    for n, h, w in ((1, 4, 5), (2, 4, 9), (3, 17, 64)):
+        given = {"x": draw.standard_normal((n, 3, h, w)).astype("f4"), "k": k}
+        exact, ours = (interpret(g, given)[0] for g in (graph, found.graph))
+        assert np.abs(exact - ours).max() <= 1e-4
+    found.graph.bind({"N": 0, "H": 4, "W": 5})
+    any_c = aicf.trace(net, "f32[N, C, H, W]", "f32[8, C, 3, 3]", symbols=symbols)
+    kept = Layout(last_wins).run(any_c)
+    assert ("maybe-one", "%x: f32[N, C, H, W]") in [(r.reason, r.detail) for r in kept.refused]
+    kept.graph.bind({"N": 1, "C": 1, "H": 4, "W": 5})
+
+
 # ---- refusals -----------------------------------------------------------------------------------
 
 BODIES = {

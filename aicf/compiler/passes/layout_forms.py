@@ -16,10 +16,11 @@ from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.infer import infer
 from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.ir.types import TensorType
+from aicf.dim import Size, Undecided
 from aicf.table import Kind, Row, Table
 
-ROWS, LAST, ODD = 0, 1, 2
-NAMES: Final = ("NCHW", "NHWC", "strided")
+ROWS, LAST, ODD, UNSURE = 0, 1, 2, 3  # UNSURE: a symbol may make a size 1, and both ways one
+NAMES: Final = ("NCHW", "NHWC")
 TO_LAST, TO_ROWS = (0, 2, 3, 1), (0, 3, 1, 2)  # as permutations of dims; inverse to each other
 
 
@@ -39,9 +40,19 @@ def side_of(t: object) -> int | None:
     _, c, h, w = t.shape
     if c == 1 or (h == 1 and w == 1) or any(n == 0 for n in t.shape):
         return None
+    if not (_is_several(c) and (_is_several(h) or _is_several(w))):
+        return UNSURE
     if t.strides is None:
         return ROWS
     return LAST if t == lying(t, LAST) else ODD
+
+
+def _is_several(size: Size) -> bool:
+    """For all values of its symbols."""
+    try:
+        return size > 1
+    except Undecided:
+        return False
 
 
 def mentions_last(table: Table, node: Node, backend: str | None) -> bool:
@@ -74,6 +85,7 @@ class Pinned:
 REFUSALS: Final = {
     "in-place": "it updates a tensor of four dims, whose memory is given",
     "strided": "a tensor of it lies neither as NCHW nor as NHWC",
+    "maybe-one": "a size of it may be 1, where both ways are one and no order is known",
     "mixed": "its tensors lie both ways",
     "no-kernel": "no kernel of the row takes its tensors the other way",
     "order-lost": "an out does not take the order of what it is made of",
@@ -100,6 +112,9 @@ def forms_of(table: Table, node: Node) -> tuple[int, Form] | Pinned | None:
     for state in node.states.values():
         for v in tracked(state):
             return Pinned("in-place", f"{v} is updated")
+    if UNSURE in sides:
+        unsure = next(v for v in (*given, *made) if side_of(v.type) == UNSURE)
+        return Pinned("maybe-one", repr(unsure))
     if ODD in sides:
         odd = next(v for v in (*given, *made) if side_of(v.type) == ODD)
         return Pinned("strided", repr(odd))
