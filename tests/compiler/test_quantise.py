@@ -96,10 +96,24 @@ def test_a_channel_of_zeros_keeps_its_bias_and_a_large_bias_fits() -> None:
     bias = np.array([0.75, -3e7, 100.0, 0.0], "f4")
     found = Weight.of(w, bias, x)
     back = found.bias * found.scales.astype("f8") * x.scale
-    assert np.abs(found.bias.astype("i8")).max() <= 2**30 + 64
+    assert np.abs(found.bias.astype("i8")).max() < 2**31 - 1
     assert np.allclose(back, bias, rtol=1e-6, atol=1e-4)
     assert (found.codes[0] == 0).all()
     assert np.abs(found.codes[3].astype("i4")).max() == 127
+
+
+@pytest.mark.promise("AICF-quantise-integers")
+def test_the_largest_sum_and_its_bias_fit_32_bits() -> None:
+    """Of as many products as a row is exact for, all at their largest: what the bias takes of the
+    32 bits the weights do without."""
+    k = 65793
+    graph = aicf.trace(lambda x, w, b: ops.gemm(x, w, b), f"f32[1, {k}]", param(f"f32[{k}, 1]"),
+                       param("f32[1]"))  # fmt: skip
+    for bias, within in ((0.0, 1e-6), (1e2, 1e-6), (-7e4, 0.02), (3e5, 0.02), (1e9, 1e-4)):
+        data = {"w": np.ones((k, 1), "f4"), "b": np.full(1, bias, "f4")}
+        _, found, result = both(graph, data, np.ones((1, k), "f4"))
+        assert "gemm_i8" in words(result.graph)
+        assert abs(float(found[0, 0]) - (bias + k)) <= within * (abs(bias) + k), bias
 
 
 # ---- layers -------------------------------------------------------------------------------------

@@ -86,17 +86,20 @@ class Weight:
 
     @classmethod
     def of(cls, w: Any, bias: Any, x: Affine) -> Weight:
-        """A channel's scale is that of its largest weight, and large enough for its bias to be
-        within 2**30: of a channel of zeros the bias is all there is."""
+        """A channel's scale is that of its largest weight, and so large that the largest sum with
+        the bias fits 32 bits: of a channel of zeros the bias is all there is."""
         flat = w.reshape(len(w), -1).astype("f8")
         scales = np.abs(flat).max(axis=1, initial=0.0) / 127
         if bias is not None:
-            scales = np.maximum(scales, np.abs(bias.astype("f8")) / (2.0**30 * x.scale))
+            most = 2**31 - 2 - 128 * flat.shape[1]  # 128: what codes are rounded up by, times 255
+            sums = np.abs(bias.astype("f8")) / x.scale + 255 * np.abs(flat).sum(axis=1)
+            scales = np.maximum(scales, np.where(bias == 0, 0.0, sums / most))
         scales = np.where(scales == 0, 1.0, np.maximum(scales, _LEAST)).astype("f4")
         codes = np.clip(np.rint(flat / scales[:, None].astype("f8")), -127, 127)
         units = None
         if bias is not None:
-            units = np.rint(bias.astype("f8") / (scales.astype("f8") * x.scale)).astype("i4")
+            exact = bias.astype("f8") / (scales.astype("f8") * x.scale)
+            units = np.clip(np.rint(exact), -(2**31) + 1, 2**31 - 1).astype("i4")
         return cls(codes.astype("i1").reshape(w.shape), scales, units)
 
 
