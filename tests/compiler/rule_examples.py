@@ -228,6 +228,21 @@ def copy_into_product(d: Draw, broken: str) -> None:
     give_back(d, d.op("gemm", *((dense, other) if is_left else (other, dense))))
 
 
+def scaled_operand(d: Draw, broken: str) -> None:
+    m, k, n = d.sizes(3)
+    keywords: dict[str, Any] = {"act": d.choice(("none", "relu", "gelu"))}
+    keywords["alpha"] = tiny(d) if broken == "out-of-range" else d.choice((1.0, -0.5, 3.0))
+    if d.coin():
+        keywords["bias"] = d.tensor(n)
+    factor: Any = d.choice((0.5, -3.0, 1.25))
+    if broken:
+        factor = tiny(d) if broken == "out-of-range" else d.number(d.sums)
+    sides = [d.tensor(m, k), d.tensor(k, n)]
+    at = d.choice((0, 1))
+    sides[at] = d.op("scale", sides[at], factor=factor)
+    give_back(d, d.op("gemm", *sides, **keywords))
+
+
 def scale_into_product(d: Draw, broken: str) -> None:
     p = Product(d)
     keywords: dict[str, Any] = {}
@@ -367,9 +382,9 @@ EXAMPLES: dict[str, Example] = {
     for example in (
         same_view, permute_twice, reshape_twice, expand_twice, slice_twice, double_negation,
         relu_twice, minus_negative, times_one, plus_zero, cast_of_cast, dense_permutes,
-        number_to_scale, scale_of_scale, log_of_softmax, copy_into_product, scale_into_product,
-        matmul_bias_act, product_plus, pool_before_relu, pool_before_relu_backward, bias_of_pool,
-        conv_bias, conv_batch_norm,
+        number_to_scale, scale_of_scale, log_of_softmax, copy_into_product, scaled_operand,
+        scale_into_product, matmul_bias_act, product_plus, pool_before_relu,
+        pool_before_relu_backward, bias_of_pool, conv_bias, conv_batch_norm,
     )
 }  # fmt: skip
 

@@ -244,6 +244,7 @@ def words(path: Path) -> Iterator[tuple[int, str]]:
 
 RULES = "aicf/compiler/passes/rules/"  # a rewrite names the ops that it rewrites
 ENGLISH = {"min", "max", "mean", "sum"}  # bounds, and what ATen calls reductions
+ENGLISH |= {"copy"}  # what is done with inputs
 TORCH = {"permute"}  # what its tensors have, and numpy's not
 
 

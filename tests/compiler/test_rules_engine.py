@@ -211,7 +211,7 @@ def test_what_a_match_has() -> None:
     )  # fmt: skip
     assert first.product is first.root
     assert ("bias" in first, "bias" in second, "product" in first) == (False, True, True)
-    with pytest.raises(AttributeError, match="no variable or node 'c'"):
+    with pytest.raises(AttributeError, match="found no variable or node 'c'"):
         first.c
 
 
@@ -240,8 +240,15 @@ def test_a_call_that_stands_twice_is_one_node() -> None:
 def test_a_pattern_that_is_wrong_is_refused() -> None:
     with pytest.raises(TypeError, match="a pattern says colour of gemm, which has none"):
         seen(lambda op, a, b: op.gemm(a, b, ..., colour=1), small())
-    with pytest.raises(RuleError, match="'root' is what a match has"):
+    with pytest.raises(RuleError, match="'root' is the name of something else"):
         seen(lambda op, root: op.relu(root), small())
+    with pytest.raises(RuleError, match="'x' is the name of something else"):
+        seen(lambda op, x: op.relu(op.neg(x).named("x")), small())
+    for what in (lambda op, x: x, lambda op, x: None, lambda op, x: op.relu(x) | x):
+        with pytest.raises(RuleError, match="seen: a pattern is a call of an op, or one of"):
+            seen(what, small())
+    with pytest.raises(RuleError, match="refusals in a tuple"):
+        made(lambda m, e: m.x, refusals="whim").run(one())
 
 
 # ---- what the engine refuses --------------------------------------------------------------------

@@ -22,8 +22,10 @@ pytestmark = pytest.mark.promise("MARK-9-rewrites")
 
 FUSING = [rule for rule in fusing() if isinstance(rule, Rule)]
 RULES = {rule.name: rule for rule in (*simplifying(), *FUSING, *VIEWS)}
-INEXACT = ("matmul-bias-act", "product-plus", "scale-into-product", "conv-bias", "conv-batch-norm",
-           "scale-of-scale", "log-of-softmax")  # fmt: skip
+INEXACT = (
+    "matmul-bias-act", "scaled-operand", "product-plus", "scale-into-product", "conv-bias",
+    "conv-batch-norm", "scale-of-scale", "log-of-softmax",
+)  # fmt: skip
 TOLERANCES = {"f64": 1e-13, "f32": 1e-5, "f16": 1e-2, "bf16": 3e-2}
 
 
@@ -104,6 +106,13 @@ CASES = [
     c("scale-into-product", lambda x, w, a: ops.neg(ops.gemm(x, w, c=a, beta=1.0)),
       (M, N, "4, 5"), "", "has-addend"),
     c("scale-into-product", lambda x, w: ops.scale(ops.gemm(x, w, alpha=1e300), factor=1e300),
+      (M, N), "", "out-of-range", "f32 f16"),
+    c("scaled-operand", lambda x, w: ops.scale(x, factor=0.3) @ w, (M, N), "gemm"),
+    c("scaled-operand", lambda x, w: ops.scale(x, factor=3) @ ops.scale(w, factor=0.3), (M, N),
+      "gemm"),
+    c("scaled-operand", lambda x, w, b: ops.gemm(x, ops.scale(w, factor=0.3), b, act="relu"),
+      (M, N, "5"), "gemm"),
+    c("scaled-operand", lambda x, w: ops.gemm(ops.scale(x, factor=1e300), w, alpha=1e300),
       (M, N), "", "out-of-range", "f32 f16"),
     c("matmul-bias-act", lambda x, w, b: ops.relu(x @ w + b), (M, N, "5"), "gemm"),
     c("matmul-bias-act", lambda x, w, b: ops.gelu(b + x @ w), (M, N, "5"), "gemm"),

@@ -17,6 +17,7 @@ from aicf.compiler.passes.fold import REASONS, Fold
 from aicf.compiler.passes.rule import Context, Pass
 from aicf.compiler.passes.rules import fusing, simplifying
 from aicf.compiler.passes.rules.pool_before_relu import pooling
+from aicf.compiler.passes.rules.shared_product import SharedProduct
 from aicf.compiler.runtime.interpret import interpret
 from compiler.drawing import graphs
 from compiler.test_rules_engine import applied, ops_of, reasons, run, same
@@ -428,3 +429,33 @@ def test_a_rectifier_that_is_read_stays_before_the_pooling() -> None:
     node = graph.add("max_pool2d", x, window=2, stride=2, want=(True, True))
     graph.output(*node.results)
     assert reasons(applied(pooling(), graph)) == ["out-used"]
+
+
+# ---- products that are computed twice -----------------------------------------------------------
+
+
+def test_a_product_with_and_without_its_activation_is_computed_once() -> None:
+    """As the gradient of gelu asks, which reads what the epilogue does not keep."""
+
+    def loss(x: Any, w: Any, b: Any, v: Any) -> Any:
+        h = ops.gemm(x, w, b, act="gelu")
+        return ops.sum(ops.gemm(h, v, act="relu"), axes=None)
+
+    types = ("f32[6, 4]", param("f32[4, 8]"), param("f32[8]"), param("f32[8, 5]"))
+    graph = value_and_grad(trace(loss, *types))
+    assert ops_of(graph).count("gemm") == 6
+    found = applied(SharedProduct(), graph, 1e-6)
+    assert ops_of(found.graph)[:3] == ["gemm", "gelu", "gemm"]
+    assert ops_of(found.graph).count("gemm") == 5
+    assert found.graph.nodes[2].attrs["act"] == "relu"  # whose gradient reads the result
+    again, _ = through(found.graph)
+    assert ops_of(again).count("gelu") == 1
+
+
+def test_products_that_differ_otherwise_are_not_shared() -> None:
+    def f(x: Any, w: Any, b: Any) -> Any:
+        plain = ops.gemm(x, w, b, alpha=2.0)
+        return ops.gemm(x, w, b, act="relu"), plain, ops.gemm(x, w, act="gelu"), ops.gelu(plain)
+
+    graph = trace(f, "f32[6, 4]", param("f32[4, 8]"), param("f32[8]"))
+    assert not applied(SharedProduct(), graph).fired

@@ -141,15 +141,30 @@ class Sought:
     names: frozenset[str]  # of variables
     may: frozenset[str]  # variables that may be absent
     roots: frozenset[str]  # the ops that a node may be of which the whole pattern gives
+    labels: frozenset[str]  # of named nodes
 
 
 def of(function: Callable[..., Pattern]) -> Sought:
-    """What a function of `op` and variables gives."""
+    """What a function of `op` and variables gives. Raises TypeError where that is none."""
     _, *names = inspect.signature(function).parameters.values()
     found = function(Ops(), *(Var(p.name, p.default is None) for p in names))
-    ops = frozenset(c.op for c in _options(found) if isinstance(c, Call))
+    if not isinstance(found, Call | Either) or any(isinstance(x, Var) for x in _options(found)):
+        raise TypeError(f"a pattern is a call of an op, or one of several, not {found!r}")
     may = frozenset(p.name for p in names if p.default is None)
-    return Sought(found, frozenset(p.name for p in names), may, ops)
+    ops = frozenset(c.op for c in _options(found) if isinstance(c, Call))
+    labels = frozenset(filter(None, (c.label for c in _calls(found))))
+    return Sought(found, frozenset(p.name for p in names), may, ops, labels)
+
+
+def _calls(term: Any) -> Iterator[Call]:
+    """All in a pattern."""
+    if isinstance(term, Call):
+        yield term
+        for part in (*term.inputs, *term.keywords.values()):
+            yield from _calls(part)
+    elif isinstance(term, Either | list | tuple):
+        for part in term.options if isinstance(term, Either) else term:
+            yield from _calls(part)
 
 
 # ---- finding it ---------------------------------------------------------------------------------

@@ -135,6 +135,9 @@ class Pass(Protocol):
 # ---- rules --------------------------------------------------------------------------------------
 
 
+OF_MATCH: Final = frozenset(("graph", "root", "found", "fixed"))
+
+
 class Match:
     """What a pattern found, of which the check asks: variables and named nodes are attributes."""
 
@@ -149,7 +152,8 @@ class Match:
             return found.labels[name]
         if name in found.may:
             return None
-        raise AttributeError(f"the pattern has no variable or node {name!r}")
+        remedy = "one that may be absent has the default None"
+        raise AttributeError(f"the pattern found no variable or node {name!r}; {remedy}")
 
     @property
     def type(self) -> TensorType:
@@ -253,10 +257,16 @@ class Rule:
     @functools.cached_property
     def sought(self) -> Sought:
         """The pattern, made once."""
-        found = pattern.of(self.pattern)
-        hidden = found.names & (set(dir(Match)) | {"graph", "root", "found", "fixed"})
-        if hidden:
-            raise RuleError(f"{self.name}: {min(hidden)!r} is what a match has: call it otherwise")
+        if not self.name or isinstance(self.refusals, str):
+            raise RuleError(f"{type(self).__name__}: a rule has a name, and refusals in a tuple")
+        try:
+            found = pattern.of(self.pattern)
+        except TypeError as error:
+            raise RuleError(f"{self.name}: {error}") from error
+        hidden = (found.names | found.labels) & (set(dir(Match)) | OF_MATCH)
+        if hidden or found.names & found.labels:
+            name = min(hidden or found.names & found.labels)
+            raise RuleError(f"{self.name}: {name!r} is the name of something else: take another")
         return found
 
     @property

@@ -19,6 +19,8 @@ from aicf.compiler.passes.rules.product_plus import ProductPlus
 from aicf.compiler.passes.rules.relu_twice import ReluTwice
 from aicf.compiler.passes.rules.scale_into_product import ScaleIntoProduct
 from aicf.compiler.passes.rules.scale_of_scale import ScaleOfScale
+from aicf.compiler.passes.rules.scaled_operand import ScaledOperand
+from aicf.compiler.passes.rules.shared_product import SharedProduct
 from aicf.compiler.passes.rules.times_one import TimesOne
 
 
@@ -34,6 +36,6 @@ def fusing() -> tuple[Pass, ...]:
     """Several nodes as one, or on fewer numbers, in the order in which each finds what the one
     before leaves."""
     return (
-        CopyIntoProduct(), ScaleIntoProduct(), MatmulBiasAct(), ProductPlus(), MatmulBiasAct(),
-        ConvBias(), ConvBatchNorm(), pooling(), LogOfSoftmax(),
+        SharedProduct(), CopyIntoProduct(), ScaledOperand(), ScaleIntoProduct(), MatmulBiasAct(),
+        ProductPlus(), MatmulBiasAct(), ConvBias(), ConvBatchNorm(), pooling(), LogOfSoftmax(),
     )  # fmt: skip
