@@ -126,13 +126,16 @@ class _Folding:
 
     def look_up(self, value: Value) -> None:
         """Puts what is known of a value, and what it is a view of, into `values`."""
-        if value in self.values:
-            return
-        node = self.graph.producer(value)
-        if node is not None:
-            self.look_up(next(node.reads))
+        shown: list[Node] = []
+        while value not in self.values and (node := self.graph.producer(value)) is not None:
+            shown.append(node)
+            value = next(node.reads)
+        if value not in self.values:
+            self.load(value)
+        for node in reversed(shown):
             interpret.run(self.graph, node, self.values)
-            return
+
+    def load(self, value: Value) -> None:
         fill = self.graph.constants.get(value)
         try:
             if fill is not None:

@@ -47,17 +47,22 @@ class PoolBeforeReluBackward(Rule):
 
 
 class BiasOfPool(Rule):
-    """bias_add_bwd(max_pool2d_bwd(g, i)) = bias_add_bwd(g)
+    """sum(max_pool2d_bwd(g, i), axes) = sum(g, axes), over h and w at least; bias_add_bwd too
 
-    Each number of g goes to one place of its channel, and is in the sum of it."""
+    Each number of g goes to one place of its image, and is in the sum of it."""
 
     name = "bias-of-pool"
 
-    def pattern(self, op: Ops, g: Any, i: Any) -> Pattern:
-        return op.bias_add_bwd(op.max_pool2d_bwd(g, i, ...).kept(), axis=1)
+    def pattern(self, op: Ops, g: Any, i: Any, axes: Any = None) -> Pattern:
+        large = op.max_pool2d_bwd(g, i, ...).kept()
+        return op.bias_add_bwd(large, axis=1) | op.sum(large, ..., axes=axes)
+
+    def fits(self, m: Match) -> bool:
+        return m.axes is None or {2, 3} <= set(m.axes)
 
     def rewrite(self, m: Match, e: Rewriter) -> Node:
-        return e.node("bias_add_bwd", m.g, axis=1)
+        small = {"gy": m.g} if m.root.op == "bias_add_bwd" else {"x": m.g}
+        return e.like(m.root, **small)
 
 
 def pooling() -> Group:
