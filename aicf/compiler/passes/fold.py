@@ -141,11 +141,39 @@ class _Folding:
             if fill is not None:
                 self.values[value] = interpret.filled(value.type, fill)
             elif value.name in self.context.data:
-                self.values[value] = _array(self.context.data[value.name], value)
+                self.values[value] = self.array(value)
             else:
                 raise _Unknown("no-data", f"of {value!r}")
         except ImportError as error:
             raise _Unknown("no-kernel", str(error)) from error
+
+    def array(self, value: Value) -> Any:
+        """The data of an entry in host memory, as an array of numpy's."""
+        import numpy as np
+
+        from aicf.backend.tensors import dtype_of
+
+        try:
+            given = self.on_host(self.context.data[value.name])
+            dtype = dtype_of(given)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise _Unknown("no-data", f"of {value!r} in host memory: {error}") from error
+        assert isinstance(value.type, TensorType)
+        if dtype != value.type.dtype or given.shape != value.type.shape:
+            raise _Unknown("no-data", f"of {value!r}: it is {dtype} {given.shape}")
+        return np.asarray(given)
+
+    def on_host(self, x: Any) -> Any:
+        """What is not there the backend brings."""
+        from aicf.backend.host import as_array
+
+        given = x.detach() if hasattr(x, "detach") else x
+        try:
+            return as_array(given)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            if self.context.backend is None:
+                raise
+            return self.context.backend.to_host(given)
 
     def ran(self, node: Node) -> tuple[str, str] | None:
         """Runs a node; why it cannot be."""
@@ -198,24 +226,6 @@ def _is_symbolic(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_is_symbolic, x))
     return any(x.type.symbols if isinstance(x, Value) else symbols(x)) or any(dim.symbols(x))
-
-
-def _array(x: Any, value: Value) -> Any:
-    """Data in host memory as an array of numpy's."""
-    import numpy as np
-
-    from aicf.backend.host import as_array
-    from aicf.backend.tensors import dtype_of
-
-    try:
-        given = as_array(x.detach() if hasattr(x, "detach") else x)
-        dtype = dtype_of(given)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise _Unknown("no-data", f"of {value!r} in host memory: {error}") from error
-    assert isinstance(value.type, TensorType)
-    if dtype != value.type.dtype or given.shape != value.type.shape:
-        raise _Unknown("no-data", f"of {value!r}: it is {dtype} {given.shape}")
-    return np.asarray(given)
 
 
 def _one_number(x: Any) -> bool | int | float | None:
