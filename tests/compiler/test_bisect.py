@@ -11,6 +11,7 @@ from aicf.backend.cpu import CpuBackend
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes.bisect import bisect
 from aicf.compiler.passes.numeric import Budget
+from aicf.compiler.passes.pipeline import Pipeline, standard
 from aicf.compiler.passes.rule import Group
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler import wrong_rules
@@ -68,6 +69,10 @@ def test_of_a_group_it_is_the_rule() -> None:
 def test_all_are_right() -> None:
     assert bisect(mlp(), [Negations(), MatmulBiasAct()], CPU) is None
     assert bisect(mlp(), [], CPU) is None
+    assert standard().bisect(mlp(), CPU) is None
+    found = Pipeline([MatmulBiasAct(), LiesOfSome()]).bisect(exps(3, 1), CPU)
+    assert found is not None
+    assert (found.rule, found.index) == ("lies-of-some", 1)
 
 
 def test_the_given_data_decides() -> None:

@@ -13,9 +13,9 @@ import dataclasses
 import inspect
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aicf.compiler.ir.errors import IRError
 from aicf.compiler.ir.graph import Graph, Node, Value
@@ -27,6 +27,9 @@ from aicf.compiler.passes.rule import Applied, Context, Pass
 from aicf.compiler.passes.trial import Jury, NotTried
 from aicf.compiler.runtime import memory
 from aicf.dim import Symbol
+
+if TYPE_CHECKING:
+    from aicf.compiler.passes.bisect import Guilty
 
 Trial = Literal["numeric", "full"]
 
@@ -70,6 +73,18 @@ class Pipeline:
                 data = {**context.data, **taken.data}
                 context = dataclasses.replace(context, data=data) if taken.data else context
         return Optimised(graph, tuple(records), made, time.perf_counter() - start)
+
+    def bisect(
+        self, graph: Graph, backend: Any, data: Mapping[str, Any] | None = None,
+        sizes: Mapping[str, int] | None = None, context: Context | None = None,
+    ) -> Guilty | None:  # fmt: skip
+        """The rule, and its rewrite, that makes a result wrong on this data; None where all are
+        right. See `passes.bisect`."""
+        from aicf.compiler.passes.bisect import bisect
+
+        return bisect(
+            graph, self.passes, backend, data, sizes=sizes, budget=self.budget, context=context
+        )
 
     def _jury(self, graph: Graph, context: Context) -> Jury | None:
         if self.trial is None:
