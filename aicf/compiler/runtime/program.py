@@ -72,6 +72,11 @@ class Program:
         self._arena: Any = None
         self.version = 0  # how often calls became others
 
+    @property
+    def arena(self) -> Any:
+        """The tensor of bytes in which all that the plan has lies."""
+        return self._arena.memory
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a program is not copied or pickled: it has calls; its graph can be")
 

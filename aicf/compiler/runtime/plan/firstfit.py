@@ -8,6 +8,7 @@ optimization (doi:10.1613/jair.561).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 
 from aicf.compiler.runtime.plan.work import Item, Work
@@ -20,6 +21,7 @@ ORDERS: dict[str, Callable[[Item], tuple[int, ...]]] = {
 }
 
 MOVES = 8  # how often the buffers above the bound are put in front
+LITTLE = 0.02  # of the bound
 
 
 def neighbours(items: Sequence[Item]) -> list[list[int]]:
@@ -57,8 +59,9 @@ def place(
     return [span[0] if span else 0 for span in ends]
 
 
-def found(work: Work) -> Iterator[tuple[str, list[int]]]:
-    """Offsets of the four orders, then of what moves make of the best of them."""
+def found(work: Work, rounds: int, seed: int) -> Iterator[tuple[str, list[int]]]:
+    """Offsets of the four orders, then of what moves make of the best of them: all that is high to
+    the front a few times, then so many single moves."""
     items = work.items
     beside = neighbours(items)
     best: tuple[int, list[int], list[int]] | None = None
@@ -72,7 +75,47 @@ def found(work: Work) -> Iterator[tuple[str, list[int]]]:
     assert best is not None
     _, order, offsets = best
     for _ in range(MOVES):
-        high = {i for i in order if offsets[i] + items[i].size > work.bound}
+        high = set(_high(work, offsets))
         order = [i for i in order if i in high] + [i for i in order if i not in high]
         offsets = place(order, items, beside)
         yield "first fit with moves", offsets
+    for offsets in _moves(work, beside, best[1:], rounds, random.Random(seed)):
+        yield "first fit with moves", offsets
+
+
+def _moves(
+    work: Work, beside: Sequence[Sequence[int]], start: tuple[list[int], list[int]], rounds: int,
+    draw: random.Random,
+) -> Iterator[list[int]]:  # fmt: skip
+    """One that is high, or lives beside one that is, is put before one that it meets. That stays
+    where no more is high than before; now and then where a little more is."""
+    order, offsets = start
+    for _ in range(rounds):
+        high = _high(work, offsets)
+        if not high:
+            return
+        moved = draw.choice(high)
+        if draw.random() < 0.5 and beside[moved]:
+            moved = draw.choice(beside[moved])
+        place_of = {i: k for k, i in enumerate(order)}
+        earlier = [k for k in map(place_of.__getitem__, beside[moved]) if k < place_of[moved]]
+        if not earlier:
+            continue
+        tried = [i for i in order if i != moved]
+        tried.insert(draw.choice(earlier), moved)
+        found = place(tried, work.items, beside)
+        yield found
+        slack = LITTLE * work.bound * draw.random() if draw.random() < 0.2 else 0
+        if _excess(work, found) <= _excess(work, offsets) + slack:
+            order, offsets = tried, found
+
+
+def _high(work: Work, offsets: Sequence[int]) -> list[int]:
+    """What ends above the bound."""
+    return [i for i, at in enumerate(offsets) if at + work.items[i].size > work.bound]
+
+
+def _excess(work: Work, offsets: Sequence[int]) -> int:
+    return sum(
+        max(0, at + item.size - work.bound) for at, item in zip(offsets, work.items, strict=True)
+    )
