@@ -72,6 +72,10 @@ stream_named(const core_state *core, const char *who, PyObject *value, aicf_stre
     if (PyLong_Check(value)) {
         return stream_of_int(who, value, stream);
     }
+    if (Py_TYPE(value) == core->stream_type) {
+        *stream = stream_own(value);
+        return 0;
+    }
     PyObject *method = PyObject_GetAttr(value, core->names[NAME___cuda_stream__]);
     if (!method && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
         return -1;

@@ -210,6 +210,13 @@ stream_dealloc(PyObject *object)
     object_free(object);
 }
 
+aicf_stream
+stream_own(PyObject *object)
+{
+    aicf_stream stream = ((stream_object *)object)->stream;
+    return stream ? stream : STREAM_DEFAULT;
+}
+
 /* What others take a stream by: a version and the handle. */
 static PyObject *
 stream_handle(PyObject *object, PyObject *unused)

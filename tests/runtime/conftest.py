@@ -66,7 +66,7 @@ def cuda_driver(built: Path, shim_library: Path, kernel_object: Path) -> Path:
     out = built / "over_shim"
     command: list[str | Path] = ["gcc", *building.WARNINGS]
     command += [f"-I{building.ROOT / 'include'}", f"-I{building.ROOT / 'runtime' / 'shim'}"]
-    command += [building.HERE / f"{name}.c" for name in ("main", "rows", "cuda")]
+    command += [building.HERE / f"{name}.c" for name in ("main", "rows", "cuda", "graphs")]
     command += [kernel_object, shim_library, f"-Wl,-rpath,{shim_library.parent}"]
     building.run([*command, "-o", out])
     return out

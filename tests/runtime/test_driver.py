@@ -37,7 +37,7 @@ def test_threads(threaded_driver: Path, name: str) -> None:
 
 
 @pytest.mark.guests("nvcc")
-@pytest.mark.parametrize("name", cases_of("cuda.c"))
+@pytest.mark.parametrize("name", cases_of("cuda.c", "graphs.c"))
 def test_over_shim(cuda_driver: Path, name: str) -> None:
     building.run([cuda_driver, name])
 
