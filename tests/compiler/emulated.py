@@ -90,3 +90,8 @@ class Graph:
             host, out = self.feed
             np.asarray(out)[...] = host
         aicf_rt.run(self.frozen)
+
+
+def host(mode: str, **options: Any) -> CpuBackend:
+    """The CPU, with graphs for what captures."""
+    return Emulated(**options) if mode == "graph" else CpuBackend(**options)

@@ -15,9 +15,10 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.training import Training, training_step
 from aicf.compiler.runtime.executor import ExecutorV2
 from aicf.compiler.runtime.interpret import interpret
+from compiler.emulated import host
 
 Array = Any
-MODES = ("eager", "replay")
+MODES = ("eager", "replay", "graph")
 promise = pytest.mark.promise("MARK-8-executor")
 
 
@@ -47,7 +48,7 @@ def batches(count: int) -> Iterator[tuple[Array, Array]]:
 
 
 def executor(training: Training, mode: str = "replay", **options: Any) -> ExecutorV2:
-    backend = CpuBackend(strict=True)
+    backend = host(mode, strict=True)
     made = ExecutorV2(training.graph, backend, params=weights(), mode=mode, **options)  # type: ignore[arg-type]
     made.zero(*training.states)
     return made
@@ -88,7 +89,7 @@ def test_op_by_op_and_replayed_are_the_same_bits(optimizer: str, options: dict[s
 @pytest.mark.parametrize("mode", MODES)
 def test_what_it_gives_is_what_the_interpreter_gives(mode: str) -> None:
     graph = aicf.value_and_grad(forward())
-    run = ExecutorV2(graph, CpuBackend(), params=weights(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(graph, host(mode), params=weights(), mode=mode)  # type: ignore[arg-type]
     for x, y in batches(3):
         expected = interpret(graph, {"x": x, "y": y, **weights()})
         for a, b in zip(run(x, y), expected, strict=True):
@@ -122,7 +123,7 @@ def test_inputs_are_read_where_they_lie(mode: str) -> None:
     def twice(x: Any, y: Any) -> Any:
         return aicf.ops.add(x.T, y), x.T[1:] * 2.0
 
-    run = ExecutorV2(aicf.trace(twice, "f32[2, 3]", "f32[3, 2]"), CpuBackend(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(aicf.trace(twice, "f32[2, 3]", "f32[3, 2]"), host(mode), mode=mode)  # type: ignore[arg-type]
     x, y = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     for _ in range(2):
         a, b = run(x, y)
@@ -142,7 +143,7 @@ def test_an_input_that_is_updated_and_not_returned(mode: str) -> None:
         aicf.ops.fill(y, value=3.0)
         return x + x
 
-    run = ExecutorV2(aicf.trace(bump, "f32[4]", "f32[4]"), CpuBackend(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(aicf.trace(bump, "f32[4]", "f32[4]"), host(mode), mode=mode)  # type: ignore[arg-type]
     for _ in range(3):
         y = np.zeros(4, "f4")
         run(np.ones(4, "f4"), y)
@@ -157,7 +158,7 @@ def test_an_input_that_is_updated_and_not_returned(mode: str) -> None:
 def test_no_run_overwrites_what_another_gave(mode: str) -> None:
     """Gradients of four micro-batches, added up afterwards."""
     graph = aicf.grad(forward())
-    run = ExecutorV2(graph, CpuBackend(), params=weights(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(graph, host(mode), params=weights(), mode=mode)  # type: ignore[arg-type]
     given = list(batches(8))[1::3]  # of one size
     kept = [run(x, y) for x, y in given]
     for (x, y), gradients in zip(given, kept, strict=True):
@@ -338,7 +339,7 @@ def test_what_some_inputs_alone_have_a_kernel_for() -> None:
         counts.append(backend.report().totals()["fell_back"])
         with pytest.raises(aicf_rt.Unsupported, match="a seven"):
             ExecutorV2(graph, Picky(strict=True), mode=mode)(np.full(3, 7, "f4"))  # type: ignore[arg-type]
-    assert counts == [4, 4]
+    assert counts == [4, 4, 4]
 
 
 # ---- what is refused ---------------------------------------------------------------------------
@@ -356,7 +357,7 @@ def test_what_some_inputs_alone_have_a_kernel_for() -> None:
     ],
 )
 def test_other_shapes(mode: str, x: Any, y: Any, words: str) -> None:
-    run = ExecutorV2(forward(), CpuBackend(), params=weights(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(forward(), host(mode), params=weights(), mode=mode)  # type: ignore[arg-type]
     with pytest.raises((aicf.IRError, TypeError), match=words):
         run(np.ones(x, "f4"), np.zeros(y, "i8"))
 

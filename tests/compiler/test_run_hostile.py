@@ -13,8 +13,9 @@ import aicf
 from aicf.backend.cpu import CpuBackend
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.runtime.executor import ExecutorV2
+from compiler.emulated import Emulated, host
 
-MODES = ("eager", "replay")
+MODES = ("eager", "replay", "graph")
 A, B = np.array([1, 2, 3], "f4"), np.array([4, 5, 6], "f4")
 
 
@@ -43,7 +44,7 @@ def of_constant(type: str, fill: float | None = None) -> Graph:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("outputs", ["fresh", "reused"])
 def test_what_looks_at_other_inputs_changes_no_run(mode: str, outputs: str) -> None:
-    run = ExecutorV2(relu(), CpuBackend(), mode=mode, outputs=outputs)  # type: ignore[arg-type]
+    run = ExecutorV2(relu(), host(mode), mode=mode, outputs=outputs)  # type: ignore[arg-type]
     run(A)
     run.kernels(B)
     assert run(A).tolist() == A.tolist()
@@ -54,7 +55,7 @@ def test_what_looks_at_other_inputs_changes_no_run(mode: str, outputs: str) -> N
 @pytest.mark.promise("MARK-8-run-refuses")
 @pytest.mark.parametrize("mode", MODES)
 def test_what_was_refused_is_refused_again(mode: str) -> None:
-    run = ExecutorV2(sgd(), CpuBackend(strict=True), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(sgd(), host(mode, strict=True), mode=mode)  # type: ignore[arg-type]
     w, fixed = A.copy(), A.copy()
     fixed.flags.writeable = False
     run(w, B, 1.0)
@@ -87,7 +88,7 @@ def test_threads_wait_for_each_other(mode: str) -> None:
         lambda x, w: aicf.ops.relu(aicf.ops.gemm(x, w)), "f32[N, 32]", aicf.param("f32[32, 32]"),
         symbols={"N": (1, 64)},
     )  # fmt: skip
-    run = ExecutorV2(graph, CpuBackend(), params={"w": np.eye(32, dtype="f4")}, mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(graph, host(mode), params={"w": np.eye(32, dtype="f4")}, mode=mode)  # type: ignore[arg-type]
     wrong: list[Any] = []
 
     def work(number: int) -> None:
@@ -113,7 +114,7 @@ def test_threads_wait_for_each_other(mode: str) -> None:
 @pytest.mark.promise("COMPILER-run-scalars")
 @pytest.mark.parametrize("mode", MODES)
 def test_numbers_of_numpy_are_numbers(mode: str) -> None:
-    run = ExecutorV2(sgd(), CpuBackend(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(sgd(), host(mode), mode=mode)  # type: ignore[arg-type]
     for lr in (np.float32(0.5), np.float64(0.5)):
         assert run(A.copy(), A, lr).tolist() == (A / 2).tolist()
     assert run(A.copy(), A, np.int64(1)).tolist() == [0, 0, 0]
@@ -136,7 +137,7 @@ def test_minus_zero_is_another_number() -> None:
 def test_constants_lie_as_their_type_says(mode: str) -> None:
     given = np.asfortranarray(np.arange(12, dtype="f4").reshape(4, 3))
     graph, data = of_constant("f32[4, 3; 1, 4]"), {"c": given}
-    run = ExecutorV2(graph, CpuBackend(), constants=data, mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(graph, host(mode), constants=data, mode=mode)  # type: ignore[arg-type]
     turned, c = map(np.asarray, run())
     assert turned.tolist() == given.T.tolist()
     assert c.tolist() == given.tolist()
@@ -149,11 +150,11 @@ def test_params_lie_as_their_type_says(mode: str) -> None:
     p = graph.param("p", "f32[4, 3; 1, 4]")
     graph.output(graph.add("view.permute", p, perm=(1, 0)).out)
     given = np.asfortranarray(np.arange(12, dtype="f4").reshape(4, 3))
-    run = ExecutorV2(graph, CpuBackend(), params={"p": given}, mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(graph, host(mode), params={"p": given}, mode=mode)  # type: ignore[arg-type]
     assert np.asarray(run()).tolist() == given.T.tolist()
 
 
-class Crossing(CpuBackend):
+class Crossing(Emulated):
     """Copies as between devices."""
 
     def copy_into(self, tensor: Any, source: Any) -> None:
@@ -190,7 +191,7 @@ def test_data_of_constants_is_of_their_type(given: Any) -> None:
 @pytest.mark.promise("COMPILER-run-constants")
 @pytest.mark.parametrize("mode", MODES)
 def test_who_writes_to_an_output_changes_no_constant(mode: str) -> None:
-    run = ExecutorV2(of_constant("f32[2, 3]", 1.0), CpuBackend(), mode=mode)  # type: ignore[arg-type]
+    run = ExecutorV2(of_constant("f32[2, 3]", 1.0), host(mode), mode=mode)  # type: ignore[arg-type]
     for found in run():
         np.from_dlpack(found)[...] = 7
     assert all((np.asarray(found) == 1).all() for found in run())

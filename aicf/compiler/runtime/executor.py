@@ -322,8 +322,6 @@ class ExecutorV2:
 
     # ---- looking at it -------------------------------------------------------------------------
 
-    # ---- looking at it -------------------------------------------------------------------------
-
     def program(self, **sizes: int) -> Program:
         """What runs of these sizes launch, made ready though none came; in mode "eager", what would
         be. Its tensors are those of the last run, or have undefined elements."""
