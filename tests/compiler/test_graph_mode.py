@@ -532,3 +532,24 @@ def test_ranges_are_of_the_graph_and_of_ops_that_are_timed(monkeypatch: Any) -> 
     seen.clear()
     run(x, y)
     assert not seen
+
+
+@pytest.mark.promise("MARK-9-graph-per-op")
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_calls_that_are_launched_one_by_one_have_the_numbers_of_the_run(inputs: Any) -> None:
+    graph = Graph()
+    x, y, value = (
+        graph.input("x", "f32[3]"),
+        graph.input("y", "f32[3]"),
+        graph.input("value", "f32"),
+    )
+    graph.output(graph.add("scale", x, factor=value).out)
+    graph.add("sgd", [y], [graph.outputs[0]], lr=-1.0)
+    run = ExecutorV2(graph, Emulated(), mode="graph", inputs=inputs)
+    sums = np.zeros(3, "f4")
+    for i in range(1, 5):
+        run.prepare(np.full(3, i, "f4"), sums, 10.0)
+        program = run.program()
+        for step in program.steps:
+            program.run_step(step)
+    assert sums.tolist() == [100, 100, 100]
