@@ -3,6 +3,8 @@ and what happens where nothing can be captured."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -553,3 +555,42 @@ def test_calls_that_are_launched_one_by_one_have_the_numbers_of_the_run(inputs: 
         for step in program.steps:
             program.run_step(step)
     assert sums.tolist() == [100, 100, 100]
+
+
+@pytest.mark.promise("COMPILER-run-memory")
+@pytest.mark.parametrize("options", [
+    {"mode": "eager"}, {"mode": "replay"}, {"mode": "replay", "outputs": "reused"},
+    {"mode": "graph"}, {"mode": "graph", "inputs": "copy", "outputs": "reused"},
+    {"mode": "graph", "buckets": "auto"},
+])  # fmt: skip
+def test_memory_goes_when_the_executor_goes(options: dict[str, Any]) -> None:
+    """At once, and not when cycles are looked for: a device's memory is scarce."""
+    graph = aicf.trace(lambda x, w: aicf.ops.bias_add(aicf.ops.relu(x), w), "f32[N, 3]",
+                       aicf.param("f32[3]"), symbols={"N": (1, 9)})  # fmt: skip
+    backend = Emulated()
+    made: list[Any] = []
+
+    class Kept(np.ndarray[Any, Any]):
+        """An array that knows when it goes."""
+
+    empty = backend.empty
+
+    def noted(shape: Any, dtype: str) -> Any:
+        found = np.asarray(empty(shape, dtype)).view(Kept)
+        made.append(weakref.ref(found))
+        return found
+
+    backend.empty = noted  # type: ignore[method-assign]
+    run = ExecutorV2(graph, backend, params={"w": np.ones(3, "f4")}, **options)
+    gc.collect()
+    gc.disable()
+    try:
+        for n in (2, 3, 2):
+            run(np.ones((n, 3), "f4"))
+            run.per_op(np.ones((n, 3), "f4"), count=1)
+        assert any(x() is not None for x in made)
+        backend.graphs.clear()
+        del run
+        assert [x().shape for x in made if x() is not None] == []
+    finally:
+        gc.enable()

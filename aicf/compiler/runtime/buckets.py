@@ -126,7 +126,7 @@ class Bucket:
         self, bound: Bound, runner: Captured, rows: Mapping[Value, Any], size: int
     ) -> None:
         self.bound, self.runner, self.rows, self.size = bound, runner, rows, size
-        self.user: Padded | None = None
+        self.user: object = None
 
 
 class Padded:
@@ -135,6 +135,7 @@ class Padded:
     def __init__(self, bucket: Bucket, size: int, given: Mapping[Value, Any]) -> None:
         self.backend, self.bucket, self.size = bucket.bound.backend, bucket, size
         self._given = dict(given)
+        self._me = object()  # as the bucket knows it: that is no cycle
         rows = bucket.rows.items()
         self._parts = {v: list(_parts(self.backend, whole, size)) for v, whole in rows}
 
@@ -149,7 +150,7 @@ class Padded:
     def put(self, value: Value, tensor: Any, again: bool = False) -> None:
         """From the next run on."""
         self._given[value] = tensor
-        if value not in self._parts and self.bucket.user is self:
+        if value not in self._parts and self.bucket.user is self._me:
             self.bucket.runner.put(value, tensor, again)
 
     def run(self) -> Any:
@@ -181,12 +182,12 @@ class Padded:
 
     def _take(self) -> None:
         bucket = self.bucket
-        if bucket.user is not self:
+        if bucket.user is not self._me:
             bucket.user = None
             for value, x in self._given.items():
                 if value not in self._parts:
                     bucket.runner.put(value, x)
-            bucket.user = self
+            bucket.user = self._me
 
     def differs(self, exact: Sequence[Any]) -> str:
         """What of the outputs is not, bit for bit, that of an exact run, whatever follows the rows

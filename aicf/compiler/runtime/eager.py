@@ -57,12 +57,7 @@ class Eager:
     def _call(self, row: Row, node: Node, tensors: dict[Value, Any]) -> None:
         """One node through the backend, its outs new."""
 
-        def resolve(operand: Any) -> Any:
-            if isinstance(operand, tuple):
-                return [resolve(part) for part in operand]
-            return tensors[operand] if isinstance(operand, Value) else operand
-
-        named = {name: resolve(operand) for name, operand in memory.operands(row, node)}
+        named = {n: _resolved(operand, tensors) for n, operand in memory.operands(row, node)}
         args = [named.pop(p.name) for p in row.tensors]
         options = named | {k: v for k, v in node.attrs.items()}
         kernel = self.choose(node) if self.choose else None
@@ -74,6 +69,13 @@ class Eager:
         self.backend.call(row.name, *args, **options, **({"kernel": kernel} if kernel else {}))
         for before, after in memory.states(row, node):
             tensors[after] = tensors[before]
+
+
+def _resolved(operand: Any, tensors: dict[Value, Any]) -> Any:
+    """Values as tensors. No function of a call's own, which would be a cycle that keeps memory."""
+    if isinstance(operand, tuple):
+        return [_resolved(part, tensors) for part in operand]
+    return tensors[operand] if isinstance(operand, Value) else operand
 
 
 def _last_uses(graph: Graph) -> dict[int, list[Value]]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from aicf.backend import nvtx
 from aicf.backend.base import AicfBackend, NoGraphs
@@ -100,7 +101,10 @@ class ExecutorV2:
         self.kept = kept
         if buckets is not None and mode != "graph":
             raise ValueError(f'buckets are of mode "graph", and mode is {mode!r}')
-        self._rounding = None if buckets is None else Rounding(self, Buckets.of(graph, buckets))
+        # For what it keeps: memory goes when the executor goes.
+        self._me = cast(ExecutorV2, weakref.proxy(self))
+        of = None if buckets is None else Buckets.of(graph, buckets)
+        self._rounding = None if of is None else Rounding(self._me, of)
         self.reasons: dict[str, str] = {}
         """Why runs of some sizes ("N = 32", "" without symbols) are replayed and not a graph."""
         self._refusals, self._never = 0, ""  # of captures; why none is tried any more
@@ -240,7 +244,8 @@ class ExecutorV2:
         if key in self._bounds:
             self._bounds.move_to_end(key)
             return self._bounds[key]
-        bound = self._bounds[key] = self.bound_to(sizes, stream, self._runner)
+        make = functools.partial(type(self)._runner, self._me)
+        bound = self._bounds[key] = self.bound_to(sizes, stream, make)
         while len(self._bounds) > self.kept:
             self._bounds.popitem(last=False)
         return bound
@@ -290,18 +295,17 @@ class ExecutorV2:
                 del scalars.tensors[value]
                 program.put(value, held[value])
         program.settle()
-        made = Captured(
-            program, scalars, fresh, self.inputs, functools.partial(self._refused, bound)
-        )
+        refused = functools.partial(type(self)._refused, self._me, bound.name)
+        made = Captured(program, scalars, fresh, self.inputs, refused)
         for value in scalars.tensors:
             made.put(value, held[value])
         return made
 
-    def _refused(self, bound: Bound, error: Exception) -> None:
+    def _refused(self, name: str, error: Exception) -> None:
         """Notes why runs of these sizes are no graph. They are not tried again; nor are others,
         where the backend has no graphs, or refused several."""
         reason = str(error) or type(error).__name__
-        self.note(bound.name, reason)
+        self.note(name, reason)
         self._refusals += 1
         if isinstance(error, NoGraphs) or self._refusals == _REFUSALS:
             self._never = reason
