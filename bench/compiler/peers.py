@@ -89,9 +89,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, Any]:
     tuned = tune(scene, given.tune, cache) if given.tune else 0.0
-    rivals, absent = made(scene, given.who, cache)
-    steps = given.steps if scene.what == "training" else 1
-    found = {r.name: arrays(r, steps) for r in rivals}
+    rivals, found, absent = compared(scene, given, cache)
     expected = found[EAGER] if EAGER in found else next(iter(found.values()))
     differ = {name: off(a, expected) for name, a in found.items()}
     memory = {r.name: r.memory() for r in rivals if r.memory}
@@ -105,22 +103,26 @@ def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, An
     }  # fmt: skip
 
 
-def made(scene: Scene, who: Sequence[str], cache: str) -> tuple[list[Rival], dict[str, str]]:
-    """And why the others are not there."""
-    found, absent = [], {}
-    for name in who:
+def compared(
+    scene: Scene, given: argparse.Namespace, cache: str
+) -> tuple[list[Rival], dict[str, Any], dict[str, str]]:
+    """Who runs it, what each gives, and why the others are not there."""
+    rivals: list[Rival] = []
+    found: dict[str, Any] = {}
+    absent: dict[str, str] = {}
+    steps = given.steps if scene.what == "training" else 3
+    for name in given.who:
         try:
             rival = MAKERS[name](scene, cache)
-            if name != OURS and name != "aicf replay" and scene.what == "inference":
-                rival.step()  # compiles
-            found.append(rival)
+            found[name] = arrays(rival, steps)
+            rivals.append(rival)
         except (NotThere, ImportError) as error:
             absent[name] = str(error)
         except Exception as error:  # of somebody else's: it is told, and the rest goes on
             if name.startswith("aicf"):
                 raise
-            absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return found, absent
+            absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+    return rivals, found, absent
 
 
 def off(found: Any, expected: Any) -> float:

@@ -209,9 +209,8 @@ def tinygrad(scene: Scene) -> Rival:
     """One TinyJit of the whole step."""
     if importlib.util.find_spec("tinygrad") is None:
         raise NotThere("tinygrad is not installed")
-    from tinygrad import Tensor, TinyJit, nn
+    from tinygrad import Context, Tensor, TinyJit, nn
 
-    Tensor.training = scene.what == "training"
     device = "CPU" if scene.device == "cpu" else "CUDA"
     x = Tensor(scene.x, device=device).realize()
     y = Tensor(scene.y.astype("i4"), device=device).realize()
@@ -220,8 +219,6 @@ def tinygrad(scene: Scene) -> Rival:
     if scene.what == "inference":
         infer = TinyJit(lambda: forward(x, **weights).realize())
         return Rival("tinygrad", infer, lambda found: found.numpy())
-    for w in weights.values():
-        w.requires_grad = True
     optimizer = nn.optim.AdamW(list(weights.values()), lr=RATE, weight_decay=DECAY)
 
     def train() -> Any:
@@ -229,7 +226,13 @@ def tinygrad(scene: Scene) -> Rival:
         loss = forward(x, **weights).sparse_categorical_crossentropy(y).backward()
         return loss.realize(*optimizer.schedule_step())
 
-    return Rival("tinygrad", TinyJit(train), lambda found: found.numpy())
+    jitted = TinyJit(train)
+
+    def step() -> Any:
+        with Context(TRAINING=1):
+            return jitted()
+
+    return Rival("tinygrad", step, lambda found: found.numpy())
 
 
 def _tiny_mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:
