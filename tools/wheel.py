@@ -28,6 +28,8 @@ Requires-Python: {python}
 Requires-Dist: numpy
 Provides-Extra: cli
 Requires-Dist: click; extra == "cli"
+Provides-Extra: report
+Requires-Dist: jinja2; extra == "report"
 """
 WHEEL = """\
 Wheel-Version: 1.0

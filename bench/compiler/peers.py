@@ -93,14 +93,30 @@ def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, An
     expected = found[EAGER] if EAGER in found else next(iter(found.values()))
     differ = {name: off(a, expected) for name, a in found.items()}
     memory = {r.name: r.memory() for r in rivals if r.memory}
-    us = timed({r.name: r.step for r in rivals}, scene.backend.synchronize, given.blocks)
-    launches = {r.name: r.launch for r in rivals if r.launch}
-    alone = timed(launches, scene.backend.synchronize, given.blocks)
+    wait = waiting(scene, rivals)
+    us = timed({r.name: r.step for r in rivals}, wait, given.blocks)
+    alone = timed({r.name: r.launch for r in rivals if r.launch}, wait, given.blocks)
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what, "us": us,
         "launch": {name: t["host"] for name, t in alone.items()}, "differ": differ,
         "memory": memory, "absent": absent, "tuned_s": tuned,
     }  # fmt: skip
+
+
+def waiting(scene: Scene, rivals: Sequence[Rival]) -> Callable[[], None]:
+    """For all that anybody has submitted to the device, on whichever stream."""
+    every: list[Callable[[], Any]] = [scene.backend.synchronize]
+    if scene.device != "cpu" and find_torch():
+        import torch
+
+        every.append(torch.cuda.synchronize)
+    every += [r.synchronize for r in rivals if r.synchronize]
+
+    def wait() -> None:
+        for one in every:
+            one()
+
+    return wait
 
 
 def compared(

@@ -13,17 +13,52 @@ import pytest
 from compiler.conftest import BUILT, ROOT
 
 
+def run(module: str, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words],
+        env={**os.environ, "PYTHONPATH": str(BUILT)},
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promise("MARK-9-compile")
+@pytest.mark.guests("torch")
+def test_a_step_beside_others_on_the_cpu(tmp_path: Path) -> None:
+    out = tmp_path / "peers.json"
+    who = ["aicf graph", "aicf replay", "torch eager", "torch CUDAGraph"]
+    words = ["--device", "cpu", "--batches", "2", "--blocks", "1", "--steps", "3"]
+    words += ["--compile-batch", "0", "--models", "mlp", "--who", *who]
+    run("bench.compiler.peers", *words, "--json", str(out))
+    report = json.loads(out.read_text())
+    for row, what in zip(report["rows"], ("training", "inference"), strict=True):
+        assert (row["model"], row["what"], row["batch"]) == ("mlp", what, 2)
+        assert set(row["us"]) == set(row["differ"]) == {"aicf replay", "torch eager"}
+        assert set(row["absent"]) == {"aicf graph", "torch CUDAGraph"}
+        assert row["differ"]["aicf replay"] < 1e-4
+    memory = report["rows"][0]["memory"]["aicf replay"]
+    assert memory["arena"] == memory["bound"] > 0
+    assert [m["what"] for m in report["marks"]] == ["peak of the arena, of its lower bound"]
+
+
+@pytest.mark.promise("MARK-9-compile")
+def test_what_compiling_costs_is_measured(tmp_path: Path) -> None:
+    """In one process; marks are of a quiet machine."""
+    out = [json.loads(subprocess.run(
+        [sys.executable, "-m", "bench.compiler.graphs", "--compile", "mlp", "--cache", tmp_path],
+        env={**os.environ, "PYTHONPATH": str(BUILT)}, cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    ).stdout) for _ in range(2)]  # fmt: skip
+    assert [o["found"] for o in out] == [0, 1]
+    assert all(o["compile"] > 0 for o in out)
+
+
 @pytest.mark.promise("MARK-8-bench")
 @pytest.mark.guests("torch")
 def test_a_short_run_on_the_cpu(tmp_path: Path) -> None:
     out = tmp_path / "compiler.json"
     words = ["--device", "cpu", "--batches", "2", "--blocks", "2", "--json", str(out)]
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.compiler", *words],
-        env={**os.environ, "PYTHONPATH": str(BUILT)},
-        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("bench.compiler", *words)
     report = json.loads(out.read_text())
     assert [(r["model"], r["what"]) for r in report["rows"]] == [
         (model, what) for model in ("mlp", "cnn") for what in ("training", "inference")
