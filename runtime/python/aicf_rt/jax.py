@@ -9,7 +9,7 @@ from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     import jax
@@ -22,7 +22,7 @@ import numpy as np
 
 from . import Spec, Unsupported
 from .jax_call import DTYPES, NAMES, Form, Functions, Like, function, varying
-from .jax_row import Param, Row, canonical, row_read, signature, variant_of
+from .jax_row import Param, Row, canonical, row_read, signature, types_of, variant_of
 
 try:
     from . import _xla
@@ -118,7 +118,8 @@ class Op:
         row = self._row
         _refuse(row, keywords)
         given = _Given(row, tensors, keywords)
-        specs = self._infer(given)
+        specs: Sequence[Spec | Made]
+        specs = self._infer_symbolic(given) if given.symbolic else self._infer(given)
         given.check()
         form, operands = given.form(self._functions, specs)
         if given.traced:
@@ -150,6 +151,31 @@ class Op:
                 raise refusal from None
         return found
 
+    def _infer_symbolic(self, given: _Given) -> Sequence[Made]:
+        """The outs where sizes are those of `jax.export`, by the row's relation. What else the op
+        does not take it refuses when the program runs, on sizes that are numbers."""
+        row = self._row
+        self._load()
+        try:
+            self.__signature__.bind(*given.positional, **given.keywords)
+        except TypeError as error:
+            raise TypeError(f"{row.name}: {error}") from None
+        given.check()
+        relation = import_module(f"{row.package}._relations").RELATIONS[row.name]
+        variant = row.variants[given.variant()]
+        try:
+            shapes = relation(*given.shapes(), **given.attributes())
+        except jax.errors.InconclusiveDimensionOperation as error:
+            words = str(error).partition("\n")[0]
+            raise NotImplementedError(
+                f"{row.name}: what is known of the sizes does not say what its outs are: {words} "
+                "Give their SymbolicScope a constraint"
+            ) from None
+        except ValueError as error:  # relations.Refused
+            raise Unsupported(str(error)) from None
+        outs = zip(row.outs, shapes, strict=True)
+        return [Made(tuple(shape), variant[p.name]) for p, shape in outs]
+
 
 def _result_type(row: Row) -> Any:
     names = [p.name for p in (*row.inputs, *row.outs) if p.role in ("INOUT", "OUT")]
@@ -175,6 +201,13 @@ def _is_array(value: object) -> bool:
 def _saved(value: Any) -> Any:
     """What jax kept for a gradient: a constant may have become an array of another kind."""
     return jnp.asarray(value) if hasattr(value, "shape") and not _is_array(value) else value
+
+
+class Made(NamedTuple):
+    """An out by its shape, which may have sizes that are no numbers yet, and the table's dtype."""
+
+    shape: tuple[Any, ...]
+    dtype: str
 
 
 class _Given:
@@ -221,16 +254,53 @@ class _Given:
                 return x
             if jnp.issubdtype(x.dtype, jax.dtypes.extended):
                 raise TypeError(f"{self.row.name}: an array of {x.dtype} is no tensor")
-            if not all(isinstance(n, int) for n in x.shape):
-                raise NotImplementedError(
-                    f"{self.row.name}: sizes that are not known, as in {x.shape}, are no input of "
-                    "an op: export a program for each size"
-                )
             return Spec(x.shape, NAMES.get(x.dtype, x.dtype), device=platform)
 
         return [describe(x) for x in self.positional], {
             k: describe(v) if k in self.operands else v for k, v in self.keywords.items()
         }
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether sizes are of a program that is exported for many."""
+        return not all(isinstance(n, int) for x in self.arrays for n in x.shape)
+
+    def shapes(self) -> list[Any]:
+        """One a tensor of the row's; a list's tensors have one each."""
+        found: list[Any] = []
+        for p, given in zip(self.row.inputs, self.grouped(), strict=True):
+            each = [x.shape for x in given or ()]
+            found.append(None if given is None else each if p.is_list else each[0])
+        return found
+
+    def variant(self) -> str:
+        """By the dtypes of the arguments, and `dtype=`."""
+        inputs = zip(self.row.inputs, self.grouped(), strict=True)
+        dtypes = {p.name: str(NAMES.get(g[0].dtype, g[0].dtype)) for p, g in inputs if g}
+        asked = self.keywords.get("dtype")
+        for suffix, variant in self.row.variants.items():
+            alike = all(variant[name] == dtype for name, dtype in dtypes.items())
+            if alike and (asked is None or asked in types_of(self.row, suffix).values()):
+                return suffix
+        words = ", ".join(f"{name}: {dtype}" for name, dtype in dtypes.items())
+        raise Unsupported(f"{self.row.name}: no variant takes {words}")
+
+    def attributes(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for a in self.row.attrs:
+            try:
+                found[a.name] = self._attribute(a, self.grouped())
+            except TypeError as error:  # a size that is no number yet, too
+                raise TypeError(f"{self.row.name}: {a.name}: {error}") from None
+        return found
+
+    def grouped(self) -> list[Any]:
+        """One an input: its arrays, None where it is absent."""
+        values = [self.value(p) for p in self.row.inputs]
+        return [
+            None if v is None else tuple(v) if p.is_list else (v,)
+            for p, v in zip(self.row.inputs, values, strict=True)
+        ]
 
     def value(self, p: Param) -> Any:
         index = [q.name for q in self.row.inputs].index(p.name) if p.role != "SCALAR" else -1
@@ -250,14 +320,10 @@ class _Given:
                         "makes one of it"
                     )
 
-    def form(self, functions: Functions, specs: Sequence[Spec]) -> tuple[Form, list[Any]]:
+    def form(self, functions: Functions, specs: Sequence[Spec | Made]) -> tuple[Form, list[Any]]:
         """What `infer` let pass, with the outs that it gave: the static part, and the operands."""
         row = self.row
-        values = [self.value(p) for p in row.inputs]
-        grouped = [
-            None if v is None else tuple(v) if p.is_list else (v,)
-            for p, v in zip(row.inputs, values, strict=True)
-        ]
+        grouped = self.grouped()
         outs = tuple(Like(s.shape, DTYPES[s.dtype]) for s in specs)
         variant = self._variant(grouped, outs)
         form = Form(
