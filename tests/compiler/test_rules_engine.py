@@ -428,6 +428,22 @@ def test_what_a_rule_gives_is_of_the_type_that_went() -> None:
         made(lambda m, e: 3).run(one())
 
 
+def test_what_a_rule_gives_is_of_the_graph() -> None:
+    other = one().outputs[0]
+    with pytest.raises(RuleError, match=r"made gives %relu: f32\[3, 4\], which is no value of the"):
+        made(lambda m, e: other).run(one())
+    with pytest.raises(RuleError, match="which is no value of the graph"):
+        made(lambda m, e: m.root).run(one())
+
+
+def test_a_constant_may_stand_for_a_result_but_is_not_given_back() -> None:
+    rule = made(lambda m, e: e.number(2, "f32", "cpu"))
+    assert reasons(rule.run(one("f32[]"))) == ["shares-memory"]
+    inside = trace(lambda x: ops.neg(ops.relu(x)), "f32[]")
+    found = rule.run(inside).graph
+    assert interpret(found, {"x": np.ones((), "f4")}) == [-2]
+
+
 def test_layouts_that_no_kernel_takes() -> None:
     def turned(m: Any, e: Any) -> Any:
         return e.node("softmax", e.permute(m.x, (1, 0)))

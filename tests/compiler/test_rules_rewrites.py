@@ -196,6 +196,33 @@ def test_rewrite(case: Case) -> None:
             assert reasons(found) == []
 
 
+ON_A_DEVICE = (*INEXACT, "copy-into-product")  # where other kernels take views
+
+
+@pytest.mark.gpu
+@pytest.mark.guests("torch")
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_on_a_device(dtype: str) -> None:
+    """The same as before in each case that fires: epilogues of the device's kernels."""
+    import torch
+
+    def run(graph: Graph) -> list[Any]:
+        given = {k: torch.as_tensor(v.astype("f4")).to("cuda", kind) for k, v in data.items()}
+        found = [x.double().cpu().numpy() for x in interpret(graph, given)]
+        torch.cuda.synchronize()
+        return found
+
+    kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    for case in CASES:
+        if case.ops and dtype in case.dtypes.split():
+            graph = graph_of(case, dtype).place("cuda")
+            data = data_of(graph)
+            found = RULES[case.rule].run(graph)
+            assert ops_of(found.graph) == case.ops.split(), case
+            rtol = TOLERANCES[dtype] if case.rule in ON_A_DEVICE else 0.0
+            same(run(graph), run(found.graph), rtol)
+
+
 def test_views_that_show_all_as_it_lies() -> None:
     graph = Graph()
     x = graph.input("x", "f32[4, 4, 1]")

@@ -24,7 +24,6 @@ class Buffers:
             for state in node.states.values():
                 self._written.update((graph.buffer_of(v), i) for v in values_of(state))
         self._returned = Counter(graph.buffer_of(v) for v in set(graph.outputs))
-        self._entries = set(graph.entries)
 
     def put(self, old: Value, new: Value) -> None:
         """From now on the buffer `new` is there instead of that of `old`, a result of a node that
@@ -45,10 +44,10 @@ class Buffers:
         return root
 
     def conflict(
-        self, old: Value, new: Value, there: Value, is_fresh: bool = False
+        self, old: Value, new: Value, there: Value, is_entry: bool, is_fresh: bool = False
     ) -> tuple[str, str] | None:
         """Why `new`, which lies in the buffer `there`, cannot stand for `old`: a reason and its
-        detail. `is_fresh`: nothing else lies there."""
+        detail. `is_entry`: it is one that no node gives; `is_fresh`: nothing else lies there."""
         here = self.of(old)
         is_view = self.graph.buffer_of(old) is not old
         if here is there or (is_fresh and not (is_view and here in self._written)):
@@ -57,7 +56,7 @@ class Buffers:
             return "overwritten", f"{new} is updated in place later"
         if here in self._written:
             return "shares-memory", f"{old} is updated in place, and {new} would be with it"
-        if self._returned[here] and (there in self._entries or self._returned[there]):
-            whose = "an entry" if there in self._entries else "another output"
+        if self._returned[here] and (is_entry or self._returned[there]):
+            whose = "an entry" if is_entry else "another output"
             return "shares-memory", f"{old} is given back, and {new} lies in the memory of {whose}"
         return None

@@ -98,7 +98,8 @@ class _Once:
         writer = self.new.overwritten_by(new)
         if writer is not None:
             return "overwritten", f"{new} was updated by {text.line(self.new, writer)}"
-        return self.buffers.conflict(old, new, self.new.buffer_of(new))
+        there = self.new.buffer_of(new)
+        return self.buffers.conflict(old, new, there, self.new.producer(there) is None)
 
 
 def _key(node: Node) -> Hashable:

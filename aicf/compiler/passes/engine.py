@@ -115,6 +115,7 @@ class _Sweep:
         self.dead: set[Node] = set()
         self.buffers = Buffers(graph)
         self.fixed = context.fixed(graph)
+        self.entries = set(graph.entries)
         self.fired: list[Fired] = []
         self.refused: list[Refused] = []
 
@@ -212,6 +213,9 @@ class _Sweep:
             new = outs[i] if i < len(outs) else None
             if new is None:
                 raise self.refusal("out-used", f"{old} is read, and the rule gives none")
+            known = new in self.entries or new in self.new.constants
+            if not known and self.new.producer(new) is None:
+                raise RuleError(f"{self.rule.name} gives {new!r}, which is no value of the graph")
             if old.type != new.type:
                 raise self.refusal("type", f"{new!r} would stand for {old!r}")
             self.check_stands_for(old, new, start)
@@ -291,6 +295,6 @@ class _Sweep:
         there = self.new.buffer_of(new)
         owner = self.new.producer(there)
         is_fresh = owner is not None and owner in self.new.nodes[start:]
-        why = self.buffers.conflict(old, new, there, is_fresh)
+        why = self.buffers.conflict(old, new, there, owner is None, is_fresh)
         if why is not None:
             raise self.refusal(*why)
