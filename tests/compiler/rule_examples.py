@@ -377,6 +377,30 @@ def conv_batch_norm(d: Draw, broken: str) -> None:
     give_back(d, d.op("batch_norm_eval", conv, *rest, eps=d.choice((1e-5, 1e-3))))
 
 
+def product_batch_norm(d: Draw, broken: str) -> None:
+    d.is_positive = True
+    d.dtype = d.choice(("f16", "bf16") if broken == "16-bits" else ("f32", "f64"))
+    m, k, n = d.sizes(3)
+    rows = [2] if broken == "not-a-matrix" else []
+    has = [True, d.coin(), True, True, d.coin(), d.coin()]  # w, bias, mean, var, weight, shift
+    changes = d.choice([i for i, there in enumerate(has) if there])
+
+    def fixed(i: int, *shape: int) -> Value | None:
+        dtype, stays = d.dtype if i < 2 else d.sums, broken != "weights-change" or i != changes
+        return d.param(*shape, dtype=dtype, frozen=stays) if has[i] else None
+
+    keywords: dict[str, Any] = {"alpha": d.choice((1.0, -0.5))}
+    if broken == "has-act":
+        keywords["act"] = d.choice(("relu", "gelu"))
+    if broken == "has-addend":
+        keywords |= {"c": d.tensor(m, n), "beta": 1.0}
+    w = fixed(0, n, k)
+    turned = d.op("view.permute", w, perm=(1, 0)) if d.coin() and w else fixed(0, k, n)
+    product = d.op("gemm", d.tensor(*rows, m, k), turned, fixed(1, n), **keywords)
+    rest = [fixed(i, m if rows else n) for i in range(2, 6)]
+    give_back(d, d.op("batch_norm_eval", product, *rest, eps=d.choice((1e-5, 1e-3))))
+
+
 EXAMPLES: dict[str, Example] = {
     example.__name__.replace("_", "-"): example
     for example in (
@@ -385,6 +409,7 @@ EXAMPLES: dict[str, Example] = {
         number_to_scale, scale_of_scale, log_of_softmax, copy_into_product, scaled_operand,
         scale_into_product, matmul_bias_act, product_plus, pool_before_relu,
         pool_before_relu_backward, bias_of_pool, conv_bias, conv_batch_norm,
+        product_batch_norm,
     )
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from aicf.compiler.passes.rules.minus_negative import MinusNegative
 from aicf.compiler.passes.rules.number_to_scale import NumberToScale
 from aicf.compiler.passes.rules.plus_zero import PlusZero
 from aicf.compiler.passes.rules.pool_before_relu import pooling
+from aicf.compiler.passes.rules.product_bn import ProductBatchNorm
 from aicf.compiler.passes.rules.product_plus import ProductPlus
 from aicf.compiler.passes.rules.relu_twice import ReluTwice
 from aicf.compiler.passes.rules.scale_into_product import ScaleIntoProduct
@@ -37,5 +38,6 @@ def fusing() -> tuple[Pass, ...]:
     before leaves."""
     return (
         SharedProduct(), CopyIntoProduct(), ScaledOperand(), ScaleIntoProduct(), MatmulBiasAct(),
-        ProductPlus(), MatmulBiasAct(), ConvBias(), ConvBatchNorm(), pooling(), LogOfSoftmax(),
+        ProductBatchNorm(), ProductPlus(), MatmulBiasAct(), ConvBias(), ConvBatchNorm(), pooling(),
+        LogOfSoftmax(),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aicf.compiler.ir.node import Node
+from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.passes.pattern import Ops, Pattern
 from aicf.compiler.passes.rule import Match, Rewriter, Rule
 
@@ -30,11 +30,20 @@ class ConvBatchNorm(Rule):
         m.require(m.is_frozen(*given), "weights-change", ", ".join(map(repr, given)))
 
     def rewrite(self, m: Match, e: Rewriter) -> Node:
-        eps, one = (e.filled(n, m.var.type) for n in (m.eps, 1))
-        root = e.node("sqrt", e.node("add", m.var, eps).out).out
-        f = e.node("div", m.weight or one, root).out
-        bias = e.node("sub", m.b, m.mean).out if m.b else e.node("neg", m.mean).out
-        bias = e.node("mul", bias, f).out
-        bias = e.node("add", bias, m.shift).out if m.shift else bias
+        f = factor(m, e)
         w = e.node("mul", m.w, e.reshape(f, (m.w.type.shape[0], 1, 1, 1))).out
-        return e.like(m.conv, w=w, bias=bias)
+        return e.like(m.conv, w=w, bias=shifted(m, e, f))
+
+
+def factor(m: Match, e: Rewriter) -> Value:
+    """weight / sqrt(var + eps)"""
+    eps, one = (e.filled(n, m.var.type) for n in (m.eps, 1))
+    root = e.node("sqrt", e.node("add", m.var, eps).out).out
+    return e.node("div", m.weight or one, root).out
+
+
+def shifted(m: Match, e: Rewriter, f: Value) -> Value:
+    """(b - mean) * f + shift"""
+    bias = e.node("sub", m.b, m.mean).out if m.b else e.node("neg", m.mean).out
+    bias = e.node("mul", bias, f).out
+    return e.node("add", bias, m.shift).out if m.shift else bias
