@@ -68,7 +68,7 @@ def expand_twice(d: Draw, broken: str) -> None:
 
 
 def slice_twice(d: Draw, broken: str) -> None:
-    n, rows = d.size(3, 12), d.size(1, 3)
+    n, rows = d.size(3, 12), d.size(2, 3)
     axis = d.choice((0, 1))
     x = d.tensor(*((n, rows) if axis == 0 else (rows, n)))
     for _ in range(2):
