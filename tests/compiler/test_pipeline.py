@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from aicf.compiler.passes.execution import interpreted
 from aicf.compiler.passes.numeric import Budget, Run, judge
 from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.pipeline import Pipeline, standard
+from aicf.compiler.passes.record import PassRecord
 from aicf.compiler.passes.rule import Applied, Context, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler.drawing import graphs
@@ -316,6 +318,33 @@ def test_a_record_says_what_was_refused() -> None:
     assert "refused, is-output: %s is given back: %r: f32[N, 4] = relu(%s) @" in str(done)
     assert (fused.before, fused.after) == (str(graph), str(done.graph))
     assert (nothing.before, nothing.diff()) == (nothing.after, "")
+
+
+@pytest.mark.promise("AICF-pipeline")
+def test_a_record_goes_through_json() -> None:
+    passes = [Lies(), Raises(), MatmulBiasAct(), Negations()]
+    graph = mlp()
+    graph.output(graph.value("s"))
+    done = Pipeline(passes, trial="numeric").run(graph, Context(backend=CPU))
+    assert [r.failed is None for r in done.records] == [False, False, True, True]
+    for record in done.records:
+        read = PassRecord.of_portable(json.loads(json.dumps(record.portable())))
+        assert str(read) == str(record)
+        assert (read.before, read.after) == (record.before, record.after)
+        assert (read.changed, read.verdict) == (record.changed, record.verdict)
+        assert (read.fired, read.refused) == (record.fired, record.refused)
+
+
+@pytest.mark.promise("AICF-pipeline")
+def test_a_graph_s_text_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Pipeline([Negations(), MatmulBiasAct(), Negations()]).run(mlp())
+    written: list[int] = []
+    text = Graph.text
+    monkeypatch.setattr(Graph, "text", lambda graph: written.append(id(graph)) or text(graph))
+    items = [record.portable() for record in done.records]
+    assert len(written) == len(set(written)) == 2
+    assert items[0]["source"] == str(mlp())
+    assert items[1]["result"] == items[2]["result"] == text(done.graph)
 
 
 @pytest.mark.promise("AICF-pipeline")

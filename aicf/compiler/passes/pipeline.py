@@ -64,8 +64,10 @@ class Pipeline:
         start = time.perf_counter()
         records: list[PassRecord] = []
         made: dict[str, Any] = {}
+        texts: dict[int, str] = {}
         for one in self.passes:
             record, taken = self._step(one, graph, context, jury, made)
+            record.texts = texts
             records.append(record)
             if taken is not None:
                 graph = taken.graph

@@ -22,7 +22,7 @@ class PassRecord:
 
     `result` is the graph that goes on: `source` where the pass changed nothing or was rolled back;
     then `rejected` is what it gave, None where it gave no graph. One that was read from a cache has
-    texts for graphs."""
+    texts for graphs. `texts` is shared by the records of a run, which keep its graphs."""
 
     name: str
     doc: str  # its equation, or what it does
@@ -35,6 +35,7 @@ class PassRecord:
     failed: str | None = None  # why it was rolled back
     rejected: Graph | None = None
     kept_lines: tuple[diff.Line, ...] | None = None  # of one that was read
+    texts: dict[int, str] = field(default_factory=dict, repr=False)  # of graphs, by their id()
 
     @property
     def changed(self) -> bool:
@@ -44,11 +45,19 @@ class PassRecord:
 
     @property
     def before(self) -> str:
-        return str(self.source)
+        return self._text(self.source)
 
     @property
     def after(self) -> str:
-        return str(self.result)
+        return self._text(self.result)
+
+    def _text(self, graph: Graph | str) -> str:
+        """Written once: what one pass gives the next is given, and most change nothing."""
+        if isinstance(graph, str):
+            return graph
+        if id(graph) not in self.texts:
+            self.texts[id(graph)] = graph.text()
+        return self.texts[id(graph)]
 
     def lines(self, context: int = 1) -> list[diff.Line]:
         """What it changed, line by line; of one that was rolled back, what it would have."""
