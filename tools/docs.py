@@ -35,6 +35,7 @@ PAGES = {
     "Passes": "passes.md",
     "Running graphs": "running.md",
     "Compiling and the report": "report.md",
+    "Planning memory": "planning.md",
     "Building": "building.md",
     "The C side": "c-api.md",
     "What a call costs": "cost.md",

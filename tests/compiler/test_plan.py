@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import aicf
 from aicf.backend.cpu import CpuBackend
-from aicf.compiler.ir.graph import Graph
+from aicf.compiler.ir.graph import Graph, values_of
 from aicf.compiler.ir.training import training_step
 from aicf.compiler.runtime.arena import OutOfMemory
 from aicf.compiler.runtime.executor import ExecutorV2
@@ -260,14 +260,29 @@ def test_a_size_that_is_not_known_is_not_planned() -> None:
 @pytest.mark.promise("COMPILER-plan-states")
 def test_a_root_lives_as_long_as_its_states() -> None:
     """An update in place of what nodes made: what it is afterwards lies there too."""
-    forward = aicf.trace(
-        lambda x, w: aicf.ops.sum(aicf.ops.gemm(x, w)), "f32[4, 4]", aicf.param("f32[4, 4]")
-    )
-    step = training_step(forward, "sgd").graph
-    spans = lives(step)
-    assert all(lower < upper for lower, upper in spans.values())
-    assert not spans.keys() & {v.name for v in step.params}
-    check(plan_of(step))
+    g = Graph()
+    x = g.input("x", "f32[4]")
+    h, d = g.add("relu", x).out, g.add("exp", x).out
+    after = next(values_of(g.add("sgd", [h], [d], lr=0.5).states["p"]))
+    other = g.add("neg", x).out
+    g.output(g.add("add", after, other).out, g.add("neg", other).out)
+    spans = lives(g)
+    assert spans["relu"] == (0, 5)
+    assert spans["exp"] == (1, 3)
+    plan = plan_of(g)
+    check(plan)
+    run = ExecutorV2(g, CpuBackend(strict=True))
+    y = np.arange(4, dtype="f4") - 1
+    for _ in range(2):
+        assert np.allclose(run(y)[0], np.maximum(y, 0) - 0.5 * np.exp(y) - y)
+
+    step = training_step(
+        aicf.trace(
+            lambda x, w: aicf.ops.sum(aicf.ops.gemm(x, w)), "f32[4, 4]", aicf.param("f32[4, 4]")
+        ),
+        "sgd",
+    ).graph
+    assert not lives(step).keys() & {v.name for v in step.params}
 
 
 # ---- workspaces --------------------------------------------------------------------------------

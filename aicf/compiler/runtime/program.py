@@ -105,9 +105,9 @@ class Program:
             self._lay(grown)
         self.plan = self._arena.plan = grown
         for step in self.steps:
-            if step.call is not None and sizes[step.node]:
-                room = self._arena.room(workspace_of(step.node), sizes[step.node])
-                step.call.set(workspace=room)
+            size = sizes.get(step.node)
+            if step.call is not None and size:
+                step.call.set(workspace=self._arena.room(workspace_of(step.node), size))
 
     def _lay(self, plan: Plan) -> None:
         """All calls over a new arena; that from before is given back first."""
