@@ -49,6 +49,35 @@ def test_a_step_on_the_gpu() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.promise("COMPILER-plan-workspace", "COMPILER-plan-real")
+def test_workspaces_of_a_step_lie_in_its_arena() -> None:
+    """Whatever each kernel asks for: the same bits as where each launch takes memory."""
+    forward = aicf.trace(
+        lambda x, y, w, b: aicf.ops.cross_entropy(aicf.ops.gemm(x, w, b), y),
+        "f32[256, 512]", "i64[256]", aicf.param("f32[512, 512]"), aicf.param("f32[512]"),
+    )  # fmt: skip
+    graph, backend = aicf.training_step(forward, "sgd").graph, aicf.backends.get("cuda")
+    r = np.random.default_rng(0)
+    weights = {"w": r.normal(size=(512, 512)).astype("f4"), "b": r.normal(size=512).astype("f4")}
+    x = backend.from_host(r.normal(size=(256, 512)).astype("f4"))
+    y = backend.from_host(r.integers(0, 512, 256))
+    given = []
+    for keeps in (True, False):
+        run = ExecutorV2(graph, backend, params=weights)
+        program = run.program()
+        needing = [s for s in program.steps if s.call is not None and s.call.workspace_size]
+        assert program.plan is not None
+        assert len([b for b in program.plan.buffers if b.kind == "workspace"]) == len(needing) > 0
+        assert program.plan.optimal
+        for step in needing if not keeps else ():
+            step.call.set(workspace=None)
+        losses = [backend.to_host(run(x, y, lr=0.1)) for _ in range(3)]
+        given.append([*losses, *(backend.to_host(run.param(n)) for n in weights)])
+    for ours, theirs in zip(*given, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.gpu
 @pytest.mark.promise("MARK-8-executor")
 def test_ops_are_timed_one_by_one() -> None:
     graph = aicf.trace(lambda a, b: aicf.ops.relu(a @ b), "f32[512, 512]", "f32[512, 512]")
