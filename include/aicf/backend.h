@@ -63,9 +63,10 @@ typedef struct aicf_backend {
     aicf_status (*record_event)(aicf_device device, aicf_stream stream, aicf_event event);
     aicf_status (*elapsed)(aicf_device device, aicf_event from, aicf_event to, double *seconds);
     aicf_status (*destroy_event)(aicf_device device, aicf_event event);
-    /* Graphs: all four, or NULL where there are none. From here on what this thread queues on
+    /* Graphs: all five, or NULL where there are none. From here on what this thread queues on
        `stream`, which is one of create_stream's, is kept and does not run; only launches and copies
-       are queued there. Other threads and other streams go on as they would. */
+       are queued there. Other threads and other streams go on as they would, but that a wait for
+       the whole device may be refused. */
     aicf_status (*begin_graph)(aicf_device device, aicf_stream stream);
     /* Ends that in any case, and makes a graph of what was kept. *graph is NULL or one that was
        made before: with `change` that one is changed to launch what was kept, if it can be, and
@@ -74,6 +75,9 @@ typedef struct aicf_backend {
     aicf_status (*end_graph)(
         aicf_device device, aicf_stream stream, aicf_graph *graph, bool change, bool *changed,
         int64_t *nodes);
+    /* Whether one that failed with that error was spoiled by what another thread did meanwhile, so
+       that the next may succeed. */
+    bool (*spoiled_graph)(int32_t native);
     /* Behind what is queued on the stream, and behind the graph's launches before. One thread at a
        time calls it for one graph. */
     aicf_status (*launch_graph)(aicf_device device, aicf_stream stream, aicf_graph graph);

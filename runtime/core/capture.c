@@ -1,5 +1,7 @@
 #include "capture.h"
 
+enum { TRIES = 4 };
+
 /* On a stream of its own, which is not captured yet. */
 static aicf_status
 room_make(const recording *r, aicf_stream stream, workspace *room)
@@ -28,6 +30,19 @@ capture_on(capture *c, aicf_stream stream, void *memory)
     }
 }
 
+/* Others may spoil it, a few times. */
+static void
+capture_again(capture *c, aicf_stream stream, void *memory)
+{
+    bool spoiled = true;
+    for (int i = 0; i < TRIES && spoiled; i++) {
+        capture_on(c, stream, memory);
+        spoiled = c->status.kind == AICF_BACKEND_ERROR &&
+                  c->recorded->backend->spoiled_graph(c->status.native);
+        c->item = spoiled ? -1 : c->item; /* no call is to blame */
+    }
+}
+
 void
 capture_run(capture *c, const workspace *room)
 {
@@ -41,7 +56,7 @@ capture_run(capture *c, const workspace *room)
         c->status = room_make(r, stream, &c->room);
     }
     if (c->status.kind == AICF_OK) {
-        capture_on(c, stream, c->room.memory ? c->room.memory : room->memory);
+        capture_again(c, stream, c->room.memory ? c->room.memory : room->memory);
     }
     if (c->status.kind && c->room.memory) {
         r->backend->release(r->device, stream, c->room.memory);

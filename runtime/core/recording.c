@@ -75,8 +75,8 @@ refuse(const core_state *core, const block *b, Py_ssize_t index, const char *for
 static bool
 has_graphs(const aicf_backend *backend)
 {
-    return backend->begin_graph && backend->end_graph && backend->launch_graph &&
-           backend->destroy_graph && backend->create_stream;
+    return backend->begin_graph && backend->end_graph && backend->spoiled_graph &&
+           backend->launch_graph && backend->destroy_graph && backend->create_stream;
 }
 
 static int

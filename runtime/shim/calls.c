@@ -146,7 +146,8 @@ cudaPeekAtLastError(void)
 cudaError_t
 cudaDeviceSynchronize(void)
 {
-    return LEAVE(enter_uncaptured(__func__), "%s", "");
+    cudaError_t error = enter_uncaptured(__func__);
+    return LEAVE(error ? error : (cudaError_t)shim_forbidden_device(), "%s", "");
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ typedef struct capture {
     cudaStream_t stream;
     pthread_t thread;
     enum cudaStreamCaptureMode mode;
+    int device;
     bool on, invalid;
     nodes kept;
 } capture;
@@ -89,6 +90,21 @@ shim_forbidden(void)
     return forbidden ? cudaErrorStreamCaptureUnsupported : 0;
 }
 
+int
+shim_forbidden_device(void)
+{
+    bool forbidden = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < CAPTURES; i++) {
+        capture *c = &captures[i];
+        if (c->on && c->device == shim_device()) {
+            c->invalid = forbidden = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return forbidden ? cudaErrorStreamCaptureUnsupported : 0;
+}
+
 bool
 shim_capturing(cudaStream_t stream)
 {
@@ -135,7 +151,11 @@ begin(cudaStream_t stream, enum cudaStreamCaptureMode mode)
     pthread_mutex_lock(&lock);
     for (int i = 0; i < CAPTURES && error && !capture_of(stream); i++) {
         if (!captures[i].on) {
-            captures[i] = (capture){stream, pthread_self(), mode, true, false, {NULL, 0, 0}};
+            captures[i] = (capture){.stream = stream,
+                                    .thread = pthread_self(),
+                                    .mode = mode,
+                                    .device = shim_device(),
+                                    .on = true};
             error = 0;
         }
     }

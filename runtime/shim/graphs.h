@@ -13,6 +13,8 @@
 /* The error of a call that captures forbid, 0 if none does: those of this thread, and those that
    are of all threads. They are not valid from then on. */
 int shim_forbidden(void);
+/* The same of a wait for the current device, which every capture there forbids to all threads. */
+int shim_forbidden_device(void);
 bool shim_capturing(cudaStream_t stream);
 /* Keeps a call for later, where its stream is captured: a launch of `what`, or a copy. An error of
    the capture's. */

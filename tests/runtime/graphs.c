@@ -143,6 +143,7 @@ TEST(graph_that_is_spoiled, "GRAPH-failure")
     keep(1);
     CHECK_INT(cuda->synchronize(one, stream_at(1)).native, 900);
     CHECK_INT(test_count_up(data, 10, 1, stream).native, 901);
+    CHECK(cuda->spoiled_graph(901) && !cuda->spoiled_graph(900) && !cuda->spoiled_graph(0));
     aicf_status status = finish(&graph, false, &changed);
     CHECK_INT(status.native, 901);
     cuda->error_text(status.native, text, sizeof text);

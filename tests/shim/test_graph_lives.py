@@ -124,6 +124,51 @@ assert launched and {line.device for line in launched} == {1}
     )
 
 
+@pytest.mark.promise("GRAPH-failure", "GRAPH-lives")
+def test_a_capture_that_others_spoil(over: Over, ops: list[str]) -> None:
+    """Who waits for a whole device is refused by CUDA while anything is captured there, and ends
+    the capture: that is tried again."""
+    over(
+        HEAD
+        + """
+a, b, c = take()
+call = add.bind(a, b, c)
+graph = aicf_rt.capture([call])
+
+def spoil(times):
+    shim.reset()
+    shim.delay(b"cudaStreamEndCapture", 0.2)
+    refused, done = [], []
+    def wait():
+        while not done and len(refused) < times:
+            open_now = (len(shim.lines("cudaStreamBeginCapture"))
+                        - len(shim.lines("cudaStreamEndCapture")))
+            if open_now == 1 and len(shim.lines("cudaStreamEndCapture")) == len(refused):
+                refused.append(shim._library.cudaDeviceSynchronize())
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        return graph.update([call])
+    except aicf_rt.CudaError as e:
+        return str(e)
+    finally:
+        done.append(1)
+        thread.join()
+        assert refused == [900] * times, refused
+        assert shim.count(b"cudaStreamBeginCapture") == shim.count(b"cudaStreamEndCapture")
+
+assert spoil(0) == spoil(1) == spoil(3) == "updated"
+said = spoil(4)
+assert said.startswith("capture: cudaErrorStreamCaptureInvalidated (901)"), said
+assert "another thread waited for the whole device" in said and "item" not in said, said
+assert shim.last_error() == 0
+shim.reset()
+graph.launch()
+assert len(shim.launches()) == 1
+"""
+    )
+
+
 @pytest.mark.promise("GRAPH-lives")
 def test_many_threads(over: Over, ops: list[str]) -> None:
     """Captures beside each other are on streams of their own; one graph that all launch and update

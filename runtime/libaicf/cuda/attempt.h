@@ -35,6 +35,7 @@ aicf_status cuda_begin_graph(aicf_device device, aicf_stream stream);
 aicf_status cuda_end_graph(
     aicf_device device, aicf_stream stream, aicf_graph *graph, bool change, bool *changed,
     int64_t *nodes);
+bool cuda_spoiled_graph(int32_t native);
 aicf_status cuda_launch_graph(aicf_device device, aicf_stream stream, aicf_graph graph);
 aicf_status cuda_destroy_graph(aicf_device device, aicf_graph graph);
 

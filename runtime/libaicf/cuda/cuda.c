@@ -315,6 +315,7 @@ const aicf_backend aicf_backend_cuda = {
     .destroy_event = cuda_destroy_event,
     .begin_graph = cuda_begin_graph,
     .end_graph = cuda_end_graph,
+    .spoiled_graph = cuda_spoiled_graph,
     .launch_graph = cuda_launch_graph,
     .destroy_graph = cuda_destroy_graph,
 };

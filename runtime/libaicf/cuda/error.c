@@ -62,8 +62,8 @@ static const struct {
      "The stream is being captured into a graph, which does not allow "
      "this"},
     {cudaErrorStreamCaptureInvalidated,
-     "While the stream was captured its thread did what a capture does not allow: to wait, or to "
-     "take memory"},
+     "While the stream was captured its thread did what a capture does not allow, to wait or to "
+     "take memory, or another thread waited for the whole device"},
 };
 
 bool

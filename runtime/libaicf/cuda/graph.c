@@ -94,6 +94,13 @@ cuda_end_graph(
     return status;
 }
 
+/* Whoever waits for a device on which anything is captured is refused, and the capture ends. */
+bool
+cuda_spoiled_graph(int32_t native)
+{
+    return native == (int32_t)cudaErrorStreamCaptureInvalidated;
+}
+
 static __attribute__((noinline, cold)) aicf_status
 launch_by_runtime(aicf_device device, aicf_stream stream, aicf_graph graph)
 {
