@@ -90,12 +90,15 @@ class CudaBackend(AicfBackend):
         """Both dense: only whole tensors cross to and from a device."""
         import aicf_rt
 
-        if tuple(tensor.shape) != tuple(source.shape) or dtype_of(tensor) != dtype_of(source):
+        try:
+            aicf_rt.copy(source, tensor, stream=self._stream)
+        except aicf_rt.Unsupported:  # which asks first: to ask here takes longer than the copy
+            if tuple(tensor.shape) == tuple(source.shape) and dtype_of(tensor) == dtype_of(source):
+                raise
             raise ValueError(
                 f"{dtype_of(tensor)} {tuple(tensor.shape)} is not overwritten by "
                 f"{dtype_of(source)} {tuple(source.shape)}"
-            )
-        aicf_rt.copy(source, tensor, stream=self._stream)
+            ) from None
 
     def fill_bytes(self, tensor: Any, byte: int) -> None:
         import aicf_rt
