@@ -1,4 +1,4 @@
-"""`aicf.compile`: a function or a graph, passes, choices of kernels, a plan; and what runs them.
+"""`aicf.compile`: a function or a graph, passes, choices of kernels; and what runs them.
 
     step = aicf.compile(graph, backend="cuda", params={"w": w, "b": b}, sizes={"N": 32})
     loss = step(x, y, lr=0.1)
@@ -41,22 +41,22 @@ def compile(
 ) -> Executable:  # fmt: skip
     """What runs a graph, or a function that is traced with `arguments` and `symbols`.
 
-    `sizes` has values of the graph's symbols: for them kernels are chosen and memory is planned
-    now, else at the first run of a shape. `frozen` names params that nobody changes from now on
+    `sizes` has values of the graph's symbols: for them kernels are chosen now, else at the first
+    run of a shape, as memory is planned. `frozen` names params that nobody changes from now on
     (True: all that no node updates), so that passes may compute with them. `passes`: a Pipeline, or
     a sequence of passes and rules; None: the standard ones; () none. `selector`: None chooses by
     what is stored, else by a score. `cache`: a folder, else AICF_CACHE or ~/.cache/aicf; False:
     nothing is read or kept. `options` are those of ExecutorV2. Raises TraceError, IRError,
     TypeError."""
-    start = time.perf_counter()
+    start, folder = time.perf_counter(), _folder(cache)
     source = _graph_of(what, arguments, symbols)
     runs = _backend(backend, source)
     asked = _Asked(
         source, runs, _sizes(source, sizes or {}),
         _frozen(source, frozen, params or {}), dict(constants or {}),
-        _standard() if passes is None else passes, selector or Selector(runs.info, _store(cache)),
+        _passes(passes), selector or Selector(runs.info, _store(cache)),
     )  # fmt: skip
-    kept = None if cache is False else Cache(None if cache is True else Path(cache))
+    kept = None if cache is False else Cache(folder)
     try:
         made = _made(asked, kept)
     finally:
@@ -118,6 +118,8 @@ def _sizes(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
         if name not in graph.symbols:
             known = ", ".join(graph.symbols) or "none"
             raise IRError(Rule.SYMBOL, f"{graph.name} has no symbol {name}; there are {known}")
+        if not isinstance(sizes[name], int):
+            raise TypeError(f"sizes: {name} is a whole number, not {sizes[name]!r}")
     return dict(sizes)
 
 
@@ -142,15 +144,28 @@ def _frozen(
 
 
 def _store(cache: bool | str | Path) -> Store | None:
-    if cache is False:
+    folder = _folder(cache)
+    return None if cache is False else Store(folder and folder / FILE)
+
+
+def _passes(passes: Any) -> Any:
+    """A Pipeline, or a tuple of passes."""
+    from aicf.compiler.passes.pipeline import Pipeline, standard
+
+    if passes is None:
+        return standard()
+    if isinstance(passes, Pipeline):
+        return passes
+    return tuple(passes) if isinstance(passes, Sequence) else (passes,)  # one alone
+
+
+def _folder(cache: bool | str | Path) -> Path | None:
+    """None: the user's own."""
+    if isinstance(cache, bool):
         return None
-    return Store() if cache is True else Store(Path(cache) / FILE)
-
-
-def _standard() -> Any:
-    from aicf.compiler.passes.pipeline import standard
-
-    return standard()
+    if not isinstance(cache, str | Path):
+        raise TypeError(f"cache is a folder, True or False, not {cache!r}")
+    return Path(cache)
 
 
 # ---- what is made --------------------------------------------------------------------------------
@@ -189,7 +204,9 @@ class _Asked:
 
 def _identity(passes: Any) -> Any:
     """Of a Pipeline, what its result depends on: not where it keeps verdicts."""
-    if not hasattr(passes, "passes"):
+    from aicf.compiler.passes.pipeline import Pipeline
+
+    if not isinstance(passes, Pipeline):
         return passes
     return [type(passes), passes.passes, passes.verify, passes.trial, passes.budget]
 
@@ -214,12 +231,11 @@ def _optimised(asked: _Asked) -> Made:
     placed = asked.source.place(asked.backend.device)
     began = time.perf_counter()
     made = Made(asked.source, placed, asked.sizes, asked.selector, frozenset(asked.frozen))
-    if not isinstance(asked.passes, Sequence) or asked.passes:
+    if asked.passes != ():
         from aicf.compiler.passes.pipeline import Pipeline
         from aicf.compiler.passes.rule import Context
 
-        is_sequence = isinstance(asked.passes, Sequence)
-        pipeline: Any = Pipeline(asked.passes) if is_sequence else asked.passes
+        pipeline = asked.passes if isinstance(asked.passes, Pipeline) else Pipeline(asked.passes)
         data = {**asked.frozen, **asked.constants}
         options = {"sizes": asked.sizes, "selector": asked.selector}
         context = Context(asked.backend, data, made.frozen, options=options)

@@ -41,14 +41,12 @@ _DAY = 86400
 @dataclass(frozen=True, slots=True)
 class Entry:
     """`graph` is the text of what was optimised, void without `ops`, digests of its ops' modules;
-    `choices` are kernels by the call, and `plan` what the planner gave, for the sizes of the key;
-    `data` has constants that passes made, by name. Records are unpacked when they are asked
-    for."""
+    `choices` are kernels by the call, for the sizes of the key; `data` has constants that passes
+    made, by name. Records are unpacked when they are asked for."""
 
     graph: str
     ops: Mapping[str, str]
     choices: Mapping[str, str]
-    plan: Any = None
     records: bytes = b""
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,7 +54,6 @@ class Entry:
         """None of one that is too large."""
         head = {
             "graph": self.graph, "ops": dict(self.ops), "choices": dict(self.choices),
-            "plan": self.plan,
         }  # fmt: skip
         packed = json.dumps(head, separators=(",", ":")).encode()
         data = _packed(self.data)
@@ -74,8 +71,8 @@ class Entry:
                 return None
             found = json.loads(head)
             return cls(
-                str(found["graph"]), dict(found["ops"]), dict(found["choices"]), found["plan"],
-                records, _unpacked(data),
+                str(found["graph"]), dict(found["ops"]), dict(found["choices"]), records,
+                _unpacked(data),
             )  # fmt: skip
         except (ValueError, TypeError, LookupError):
             return None

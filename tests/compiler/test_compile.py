@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -90,6 +91,11 @@ def test_what_it_chose_is_known_with_sizes(tmp_path: Path) -> None:
     [
         ({"sizes": {"M": 4}}, "sizes has M and not N"),
         ({"sizes": {"N": 4, "M": 4}}, "loss has no symbol M; there are N"),
+        ({"sizes": {"N": "4"}}, "sizes: N is a whole number, not '4'"),
+        ({"sizes": {"N": 65}}, "N is 65, and its range 1..64"),
+        ({"cache": 3}, "cache is a folder, True or False, not 3"),
+        ({"passes": [3]}, "3 is no pass"),
+        ({"mode": "fast"}, "mode is 'fast', and may be eager, replay, graph"),
         ({"frozen": ["v"]}, "v cannot be frozen: it is no param of loss"),
         ({"frozen": ["b"], "params": {}}, "b cannot be frozen: it is not among params="),
         ({"params": {"v": X}}, "no param v; there are w, b"),
@@ -98,8 +104,8 @@ def test_what_it_chose_is_known_with_sizes(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises((IRError, ValueError, TypeError, LookupError), match=said):
-        make(tmp_path, **options)
+    with pytest.raises((IRError, ValueError, TypeError, LookupError), match=re.escape(said)):
+        make(**{"cache": tmp_path, **options})
 
 
 @pytest.mark.promise("AICF-compile")
@@ -166,12 +172,25 @@ def test_in_another_process(tmp_path: Path) -> None:
 
 
 class Halved:
-    """A pass of a user's, whose content decides."""
+    """A pass of a user's, whose content decides. It raises."""
 
     name = "halved"
 
     def __init__(self, by: Any) -> None:
         self.by = by
+
+    def run(self, graph: aicf.Graph, context: Any = None) -> Any:
+        raise KeyError("</script>\ud800")
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_a_pass_that_raises_is_told_of_again(tmp_path: Path) -> None:
+    for passes in (Halved(1), [Halved(1)], [Halved(2)]):
+        steps = [make(tmp_path, passes=passes) for _ in range(2)]
+        assert steps[1].made.is_kept
+        assert {step.records[0].failed for step in steps} == {steps[0].records[0].failed}
+        assert "KeyError" in steps[0].records[0].failed
+        assert steps[1].report().html().count("Rolled back:") == 1
 
 
 OTHERS: dict[str, dict[str, Any]] = {
