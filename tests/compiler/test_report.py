@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from aicf.cli import main
 from aicf.compiler import report as package
 from aicf.compiler.report import Report, layered, words
+from aicf.compiler.report import page as page_of
 from aicf.compiler.report.facts import Facts
 from aicf.compiler.report.page import LARGEST, render
 from compiler.conftest import BUILT
@@ -172,7 +173,7 @@ def test_what_nobody_would_see_is_written_out() -> None:
 
 
 @pytest.mark.promise("AICF-report-small")
-@pytest.mark.parametrize("count", [450, 9000])
+@pytest.mark.parametrize("count", [450, 5000])
 def test_a_large_graph_makes_a_page_of_a_megabyte(facts: Facts, count: int) -> None:
     ops = tuple(
         dataclasses.replace(
@@ -190,6 +191,24 @@ def test_a_large_graph_makes_a_page_of_a_megabyte(facts: Facts, count: int) -> N
     assert ("too many to be drawn here" in page.words) == (count > 1000)
     if count == 450:
         assert len(re.findall(r'<a class="node op', text)) == count
+
+
+@pytest.mark.promise("AICF-report-small")
+def test_texts_go_before_pictures(facts: Facts) -> None:
+    """What is said twice is left out first."""
+    long = dataclasses.replace(facts, text="x" * 400 + "\n", source_text=("y" * 400 + "\n") * 3000)
+    page = render([long])
+    assert len(page.encode()) <= LARGEST
+    assert "2,600 more lines are left out" in Page(page).words
+    assert page.count('<a class="node op') == sum(not op.is_view for op in facts.ops)
+
+
+@pytest.mark.promise("AICF-report-small")
+def test_without_jinja_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
+    page_of._template.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match="a report needs jinja2: pip install jinja2"):
+        render([facts])
 
 
 @pytest.mark.promise("AICF-report-small")

@@ -19,30 +19,34 @@ if TYPE_CHECKING:
 
 LARGEST = 1_000_000  # bytes of a page
 
-# How many rows of a list, lines of a text and ops in a picture a page has at most: the first that
-# keeps it small enough.
-_CUTS = (4000, 2000, 1000, 500, 250, 120, 60, 25, 10)
+# How many rows of a list and ops in a picture a page has at most, and how many lines of a text: the
+# first that keeps it small enough. Texts say what tables say, too.
+_CUTS = (
+    (4000, 4000), (4000, 400), (2000, 200), (1500, 200), (1000, 200), (700, 100), (500, 100),
+    (350, 100), (250, 100), (120, 60), (60, 60), (25, 25), (10, 10),
+)  # fmt: skip
 
 
 def render(every: Sequence[Facts], largest: int = LARGEST) -> str:
     """A page of one or several executables. Where it would be too large it says less, and says
     that."""
-    cut = _CUTS[0]
+    at = 0
     while True:
-        page = _rendered(every, cut)
+        page = _rendered(every, *_CUTS[at])
         size = len(page.encode())
-        if size <= largest or cut == _CUTS[-1]:
+        if size <= largest or at == len(_CUTS) - 1:
             return page
-        wanted = max(_CUTS[-1], cut * largest / size)  # the tables are most of it
-        cut = next(c for c in _CUTS if c < cut and (c <= wanted or c == _CUTS[-1]))
+        wanted = 1.3 * _CUTS[at][0] * largest / size  # the tables are most of it
+        later = (i for i, (rows, _) in enumerate(_CUTS) if i > at and rows <= wanted)
+        at = max(at + 1, next(later, len(_CUTS) - 1)) if size > 2 * largest else at + 1
 
 
-def _rendered(every: Sequence[Facts], cut: int) -> str:
+def _rendered(every: Sequence[Facts], cut: int, lines: int) -> str:
     script = _part("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _template().render(
-        views=[_View(f, "" if i == 0 else f"g{i + 1}-", cut) for i, f in enumerate(every)],
-        script=script, style=_part("page.css"), script_hash=digest, cut=cut,
+        views=[_View(f, "" if i == 0 else f"g{i + 1}-", cut, lines) for i, f in enumerate(every)],
+        script=script, style=_part("page.css"), script_hash=digest,
     )  # fmt: skip
 
 
@@ -95,14 +99,18 @@ class Group:
 class _View:
     """What the template asks of one executable; `at` stands before its anchors."""
 
-    def __init__(self, facts: Facts, at: str, cut: int) -> None:
-        self.facts, self.at, self.cut = facts, at, cut
+    def __init__(self, facts: Facts, at: str, cut: int, lines: int) -> None:
+        self.facts, self.at, self.cut, self.lines = facts, at, cut, lines
         self.colours = colours_of(facts)
 
     def first(self, rows: Iterable[Any], share: int = 1) -> Cut:
         every = list(rows)
         most = max(1, self.cut // share)
         return Cut(every[:most], max(0, len(every) - most))
+
+    def listing(self, text: str) -> Cut:
+        every = text.splitlines()
+        return Cut(every[: self.lines], max(0, len(every) - self.lines))
 
     @property
     def picture(self) -> GraphPicture | None:
