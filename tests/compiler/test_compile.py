@@ -139,6 +139,30 @@ def test_what_is_compiled_inside_is_collected(tmp_path: Path) -> None:
     assert (outer, inner) == ([first], [second])
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("AICF-compile", "AICF-compile-cache", "AICF-report")
+def test_a_training_step_as_one_graph_of_the_device(tmp_path: Path) -> None:
+    """Cold and warm, with the losses of the CPU; what is reported is timed there."""
+    training = aicf.training_step(forward(), "adamw")
+    cpu = make(tmp_path, training, passes=None)
+    steps = [make(tmp_path, training, passes=None, backend="cuda", mode="graph") for _ in range(2)]
+    assert [s.made.is_kept for s in steps] == [False, True]
+    for step in (cpu, *steps):
+        step.zero(*training.states)
+    cuda = steps[0].backend
+    x, y = cuda.from_host(X), cuda.from_host(Y)
+    for i in range(5):
+        expected = float(cpu(X, Y, lr=0.1, step=i + 1))
+        for step in steps:
+            found = cuda.to_host(step(x, y, lr=0.1, step=i + 1))
+            assert abs(float(found) - expected) < 1e-5
+    assert [s.reasons for s in steps] == [{}, {}]
+    (facts,) = steps[1].report().facts
+    assert facts.total
+    assert facts.arena is None or facts.arena.optimal
+    assert facts.choices
+
+
 # ---- what it takes from disk ---------------------------------------------------------------------
 
 

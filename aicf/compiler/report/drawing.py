@@ -164,13 +164,16 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     """Through all points; straight down where it meets one."""
     x, y = points[0]
     told = [f"M{pixel_text(x)} {pixel_text(y)}"]
+    down = False  # the last part leads straight down
     for nx, ny in points[1:]:
         if abs(nx - x) < 0.5:
-            told.append(f"V{pixel_text(ny)}")
+            told[len(told) - down :] = [f"V{pixel_text(ny)}"]
+            down = True
         else:
             middle = (y + ny) / 2
             places = (x, middle, nx, middle, nx, ny)
             told.append(f"C{' '.join(map(pixel_text, places))}")
+            down = False
         x, y = nx, ny
     return "".join(told)
 

@@ -19,7 +19,7 @@ GAP = 22.0  # between boxes of a layer
 LANE = 9.0  # between edges that pass a layer
 RISE = 46.0  # between layers
 SWEEPS = 10
-MOST_POINTS = 20_000  # of edges in layers between: beyond, long edges are drawn straight
+MOST_POINTS = 12_000  # of edges in layers between: beyond, long edges pass behind boxes
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,9 @@ def render(every: Sequence[Facts], largest: int = LARGEST) -> str:
     """A page of one or several executables. Where it would be too large it says less, and says
     that."""
     at = 0
+    drawn: dict[int, GraphPicture] = {}  # which takes the longest, and is the same each time
     while True:
-        page = _rendered(every, *_CUTS[at])
+        page = _rendered(every, drawn, *_CUTS[at])
         size = len(page.encode())
         if size <= largest or at == len(_CUTS) - 1:
             return page
@@ -41,11 +42,11 @@ def render(every: Sequence[Facts], largest: int = LARGEST) -> str:
         at = max(at + 1, next(later, len(_CUTS) - 1)) if size > 2 * largest else at + 1
 
 
-def _rendered(every: Sequence[Facts], cut: int, lines: int) -> str:
+def _rendered(every: Sequence[Facts], drawn: dict[int, GraphPicture], cut: int, lines: int) -> str:
     script = _part("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _template().render(
-        views=[_View(f, "" if i == 0 else f"g{i + 1}-", cut, lines) for i, f in enumerate(every)],
+        views=[_View(f, i, drawn, cut, lines) for i, f in enumerate(every)],
         script=script, style=_part("page.css"), script_hash=digest,
     )  # fmt: skip
 
@@ -99,9 +100,12 @@ class Group:
 class _View:
     """What the template asks of one executable; `at` stands before its anchors."""
 
-    def __init__(self, facts: Facts, at: str, cut: int, lines: int) -> None:
-        self.facts, self.at, self.cut, self.lines = facts, at, cut, lines
-        self.colours = colours_of(facts)
+    def __init__(
+        self, facts: Facts, number: int, drawn: dict[int, GraphPicture], cut: int, lines: int
+    ) -> None:
+        self.facts, self.number, self.cut, self.lines = facts, number, cut, lines
+        self.at = f"g{number + 1}-" if number else ""
+        self.colours, self.drawn = colours_of(facts), drawn
 
     def first(self, rows: Iterable[Any], share: int = 1) -> Cut:
         every = list(rows)
@@ -115,7 +119,11 @@ class _View:
     @property
     def picture(self) -> GraphPicture | None:
         """None of a graph that is too large to be drawn."""
-        return graph_picture(self.facts, self.colours) if len(self.facts.ops) <= self.cut else None
+        if len(self.facts.ops) > self.cut:
+            return None
+        if self.number not in self.drawn:
+            self.drawn[self.number] = graph_picture(self.facts, self.colours)
+        return self.drawn[self.number]
 
     @property
     def arena(self) -> ArenaPicture | None:
