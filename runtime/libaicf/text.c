@@ -16,10 +16,10 @@ text_begin(char *buffer, size_t size)
     return (text){buffer, size};
 }
 
-void
-text_add(text *out, const char *what)
+static void
+add_bytes(text *out, const char *what, size_t length)
 {
-    size_t length = strlen(what), used = length < out->left ? length : out->left - 1;
+    size_t used = length < out->left ? length : out->left - 1;
     memcpy(out->at, what, used);
     out->at += used;
     out->left -= used;
@@ -27,15 +27,70 @@ text_add(text *out, const char *what)
 }
 
 void
+text_add(text *out, const char *what)
+{
+    add_bytes(out, what, strlen(what));
+}
+
+static void
+add_number(text *out, bool negative, uint64_t magnitude)
+{
+    char digits[24], *at = digits + sizeof digits;
+    do {
+        *--at = (char)('0' + magnitude % 10);
+    } while (magnitude /= 10);
+    if (negative) {
+        *--at = '-';
+    }
+    add_bytes(out, at, (size_t)(digits + sizeof digits - at));
+}
+
+static void
+add_signed(text *out, int64_t value)
+{
+    add_number(out, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
+/* The next of what texts are mostly made of: the format behind it, or NULL where it is not one. */
+static const char *
+put_plain(text *out, const char *format, va_list *args)
+{
+    static const char wide[] = "%" PRId64;
+    const char *percent = strchr(format, '%');
+    if (percent != format) {
+        size_t length = percent ? (size_t)(percent - format) : strlen(format);
+        add_bytes(out, format, length);
+        return format + length;
+    }
+    if (strncmp(format, wide, sizeof wide - 1) == 0) {
+        add_signed(out, va_arg(*args, int64_t));
+        return format + sizeof wide - 1;
+    }
+    switch (format[1]) {
+    case 's': text_add(out, va_arg(*args, const char *)); return format + 2;
+    case 'd': add_signed(out, va_arg(*args, int)); return format + 2;
+    case 'u': add_number(out, false, va_arg(*args, unsigned)); return format + 2;
+    }
+    return NULL;
+}
+
+void
 text_put(text *out, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(out->at, out->left, format, args);
+    while (*format) {
+        const char *behind = put_plain(out, format, &args);
+        if (!behind) { /* the rest by printf */
+            int n = vsnprintf(out->at, out->left, format, args);
+            size_t used = n < 0 ? 0 : (size_t)n < out->left ? (size_t)n : out->left - 1;
+            out->at += used;
+            out->left -= used;
+            break;
+        }
+        format = behind;
+    }
     va_end(args);
-    size_t used = n < 0 ? 0 : (size_t)n < out->left ? (size_t)n : out->left - 1;
-    out->at += used;
-    out->left -= used;
 }
 
 void

@@ -14,9 +14,11 @@ typedef struct text {
 /* An empty text in a buffer of `size` bytes, which may be none. */
 text text_begin(char *buffer, size_t size);
 
-/* As it stands: some ten times as fast as a format, where a library has added to printf. */
+/* As it stands. */
 void text_add(text *out, const char *what);
 
+/* As printf does. That is slow where a library added to it, and asked for what is no %s, %d, %u or
+   PRId64 alone. */
 void text_put(text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "f32", or "u4 x 2" of what is not in the table. */
