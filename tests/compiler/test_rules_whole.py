@@ -403,7 +403,7 @@ def test_a_rectifier_goes_behind_the_pooling(window: dict[str, Any]) -> None:
     assert large == ["conv2d", "max_pool2d_bwd"]
 
 
-@pytest.mark.parametrize("axes", [None, (2, 3), (0, 2, 3), (1, 2, 3), (0, 1), (3,)])
+@pytest.mark.parametrize("axes", [None, (2, 3), (0, 2, 3), (1, 2, 3), (0, 1), (0, 2), (3,)])
 def test_sums_of_what_a_pooling_gives_back(axes: tuple[int, ...] | None) -> None:
     """Are of what it was given, where they are over images."""
     graph = Graph()
