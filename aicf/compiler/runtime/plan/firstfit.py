@@ -21,6 +21,7 @@ ORDERS: dict[str, Callable[[Item], tuple[int, ...]]] = {
 }
 
 MOVES = 8  # how often the buffers above the bound are put in front
+USUAL = 64  # how many others a buffer of a program lives beside, at most
 LITTLE = 0.02  # of the bound
 
 
@@ -79,6 +80,8 @@ def found(work: Work, rounds: int, seed: int) -> Iterator[tuple[str, list[int]]]
         order = [i for i in order if i in high] + [i for i in order if i not in high]
         offsets = place(order, items, beside)
         yield "first fit with moves", offsets
+    meets = sum(map(len, beside)) // max(1, len(beside))  # what a placement costs grows with it
+    rounds = min(rounds, rounds * USUAL // (meets + 1))
     for offsets in _moves(work, beside, best[1:], rounds, random.Random(seed)):
         yield "first fit with moves", offsets
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aicf.compiler.runtime.plan.bound import bound
-from aicf.compiler.runtime.plan.problem import Buffer, rounded
+from aicf.compiler.runtime.plan.problem import Buffer, PlanError, rounded
 
 NEVER = 1 << 62  # more bytes than any peak
 
@@ -26,6 +26,8 @@ class Work:
 
     def __init__(self, buffers: Sequence[Buffer], align: int) -> None:
         self.buffers = [b for b in buffers if b.size]  # without bytes it lies anywhere
+        if sum(rounded(b.size, align) for b in buffers) >= NEVER:
+            raise PlanError("sizes add up to more than 2^62 bytes, which no memory has")
         self.bound, self.bound_at = bound(buffers, align)
         moments = sorted({t for b in self.buffers for t in (b.lower, b.upper)})
         number = {t: i for i, t in enumerate(moments)}
