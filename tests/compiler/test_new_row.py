@@ -245,7 +245,6 @@ def words(path: Path) -> Iterator[tuple[int, str]]:
 RULES = "aicf/compiler/passes/rules/"  # a rewrite names the ops that it rewrites
 # Bounds, what ATen calls reductions, and what becomes of an input of a captured graph.
 ENGLISH = {"min", "max", "mean", "sum", "copy"}
-ENGLISH |= {"copy"}  # what is done with inputs
 TORCH = {"permute"}  # what its tensors have, and numpy's not
 
 
