@@ -189,7 +189,7 @@ def test_in_another_process(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(BUILT), str(Path(__file__).parents[1])])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "7"},
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "7"}, cwd=tmp_path,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "True\n", done.stderr
@@ -234,6 +234,24 @@ def test_another_one_is_not_taken(tmp_path: Path, what: str) -> None:
     if what.startswith("data"):
         make(tmp_path, frozen=["w"])
     assert not make(tmp_path, **OTHERS[what]).made.is_kept
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_data_of_constants_decides(tmp_path: Path) -> None:
+    """Passes compute with it."""
+    graph = aicf.Graph.parse("""graph c {
+        input %x: f32[2]
+        constant %k: f32[2]
+        %a: f32[2] = add(%k, %k)
+        %b: f32[2] = mul(%a, %x)
+        return %b
+    }""")
+    one = np.ones(2, "f4")
+    for k, is_kept in ((1, False), (1, True), (5, False), (5, True)):
+        step = aicf.compile(graph, constants={"k": k * one}, cache=tmp_path)
+        assert step.made.is_kept == is_kept
+        assert step(one).tolist() == [2 * k, 2 * k]
+        assert len(step.graph.nodes) == 1
 
 
 @pytest.mark.promise("AICF-compile-cache")

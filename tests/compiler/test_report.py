@@ -230,7 +230,7 @@ def test_two_processes_make_the_same_page(tmp_path: Path) -> None:
     said = {
         subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed}, cwd=tmp_path,
             capture_output=True, text=True, check=True,
         ).stdout
         for seed in ("1", "2")
