@@ -10,7 +10,7 @@ import pytest
 from conftest import GUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"cupy", "numba", "nvcc"}  # met on machines that have them
+ELSEWHERE = {"cupy", "numba", "nvcc", "chromium"}  # met on machines that have them
 IMPORTED = {"apache-tvm-ffi": "tvm_ffi", "scikit-learn": "sklearn"}  # by another name
 
 
