@@ -27,6 +27,7 @@ from aicf.compiler.keeping import Packed, pack_records
 from aicf.compiler.kernels.request import Request
 from aicf.compiler.kernels.selector import Selector, module_digest
 from aicf.compiler.kernels.store import FILE, Store
+from aicf.compiler.runtime.executor import check_kinds
 from aicf.compiler.runtime.memory import written_entries
 
 _collector: ContextVar[list[Executable] | None] = ContextVar("aicf compiled", default=None)
@@ -51,9 +52,12 @@ def compile(
     start, folder = time.perf_counter(), _folder(cache)
     source = _graph_of(what, arguments, symbols)
     runs = _backend(backend, source)
+    check_kinds(source, runs, params, constants, options.get("kept", 1), selector)
+    if selector is not None and not isinstance(selector, Selector):
+        raise TypeError(f"selector must be a Selector, not {selector!r}")
     asked = _Asked(
         source, runs, _sizes(source, sizes or {}),
-        _frozen(source, frozen, params or {}), dict(constants or {}),
+        _frozen(source, frozen, params or {}), _constants(source, constants or {}),
         _passes(passes), selector or Selector(runs.info, _store(cache)),
     )  # fmt: skip
     kept = None if cache is False else Cache(folder)
@@ -110,15 +114,17 @@ def _backend(backend: str | AicfBackend, graph: Graph) -> AicfBackend:
 
 
 def _sizes(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(sizes, Mapping):
+        raise TypeError(f"sizes must be a mapping of symbols to numbers, not {sizes!r}")
     missing = [name for name in graph.symbols if name not in sizes]
     if sizes and missing:
-        message = f"sizes has {', '.join(sizes)} and not {', '.join(missing)}"
+        message = f"sizes has {', '.join(map(str, sizes))} and not {', '.join(missing)}"
         raise IRError(Rule.SYMBOL, message)
     for name in sizes:
         if name not in graph.symbols:
             known = ", ".join(graph.symbols) or "none"
             raise IRError(Rule.SYMBOL, f"{graph.name} has no symbol {name}; there are {known}")
-        if not isinstance(sizes[name], int):
+        if isinstance(sizes[name], bool) or not isinstance(sizes[name], int):
             raise TypeError(f"sizes: {name} is a whole number, not {sizes[name]!r}")
     return dict(sizes)
 
@@ -131,6 +137,8 @@ def _frozen(
     if isinstance(frozen, bool):
         names = [v.name for v in graph.params if v not in updated and v.name in params]
         return {name: params[name] for name in names} if frozen else {}
+    if not isinstance(frozen, Collection):
+        raise TypeError(f"frozen must be True, or names of params, not {frozen!r}")
     found: dict[str, Any] = {}
     for name in [frozen] if isinstance(frozen, str) else frozen:
         value = next((v for v in graph.params if v.name == name), None)
@@ -141,6 +149,17 @@ def _frozen(
             raise ValueError(f"{name} cannot be frozen: it is not among params=")
         found[name] = params[name]
     return found
+
+
+def _constants(graph: Graph, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Data by name. Passes compute with it, as with that of frozen params: a name is of one."""
+    known = [v.name for v, fill in graph.constants.items() if fill is None]
+    for name in data:
+        if name not in known:
+            raise KeyError(
+                f"no constant {name} that has data; there are {', '.join(known) or 'none'}"
+            )
+    return dict(data)
 
 
 def _store(cache: bool | str | Path) -> Store | None:

@@ -101,6 +101,17 @@ def test_what_it_chose_is_known_with_sizes(tmp_path: Path) -> None:
         ({"params": {"v": X}}, "no param v; there are w, b"),
         ({"what": 3}, "a function or a graph is compiled, not int"),
         ({"backend": "tpu"}, "tpu"),
+        ({"backend": 3}, "backend must be an AicfBackend, not a int"),
+        ({"backend": None}, "backend must be an AicfBackend, not None"),
+        ({"params": 3}, "params must be a mapping of names to arrays, not a int"),
+        ({"constants": 3}, "constants must be a mapping of names to arrays, not a int"),
+        ({"constants": {"w": X}}, "no constant w that has data; there are none"),
+        ({"frozen": 3}, "frozen must be True, or names of params, not 3"),
+        ({"frozen": None}, "frozen must be True, or names of params, not None"),
+        ({"sizes": "N"}, "sizes must be a mapping of symbols to numbers, not 'N'"),
+        ({"sizes": {3: 4}}, "sizes has 3 and not N"),
+        ({"sizes": {"N": True}}, "sizes: N is a whole number, not True"),
+        ({"selector": "best"}, "selector must be a Selector, not a str"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
@@ -368,6 +379,31 @@ def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path) -> None:
         make(tmp_path)
     assert make(tmp_path).made.is_kept
     assert (tmp_path / f"{compiled.FILE}.bad-1").exists()
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_a_file_whose_schema_python_cannot_read_is_moved_aside(tmp_path: Path) -> None:
+    """SQLite quotes it in its message."""
+    make(tmp_path)
+    path = tmp_path / compiled.FILE
+    assert not path.with_name(f"{path.name}-wal").exists()
+    path.write_bytes(path.read_bytes().replace(b"PRIMARY KEY,", b"PRIMARY \xa2EY,", 1))
+    with pytest.warns(StoreWarning, match="compiled graphs are lost"):
+        assert not make(tmp_path).made.is_kept
+    assert make(tmp_path).made.is_kept
+
+
+@pytest.mark.promise("AICF-compile-cache")
+def test_a_row_that_is_no_text_is_a_miss_and_the_others_stay(tmp_path: Path) -> None:
+    make(tmp_path)
+    make(tmp_path, sizes={"N": 5})
+    with sqlite3.connect(tmp_path / compiled.FILE) as db:
+        (key,) = db.execute("SELECT min(key) FROM compiled").fetchone()
+        db.execute("UPDATE compiled SET checksum = CAST(? AS TEXT) WHERE key = ?", (b"\xff", key))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = [make(tmp_path, sizes={"N": n}).made.is_kept for n in (4, 5)]
+    assert sorted(found) == [False, True]
 
 
 @pytest.mark.promise("AICF-compile-cache")

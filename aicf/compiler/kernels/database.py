@@ -23,6 +23,8 @@ _PATIENCE = 20.0  # seconds that a process waits for others which write
 _BUSY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
 # The file is no database, or not this one.
 _UNREADABLE = frozenset((sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR))
+# Where SQLite quotes a broken file in its message, Python may not be able to read that.
+_FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
 
 Result = TypeVar("Result")
 
@@ -70,7 +72,7 @@ class Database:
             while not (self._is_done_without or (wrote and self._is_read_only())):
                 try:
                     return work(self.connection())
-                except (sqlite3.Error, OSError) as error:
+                except _FAILURES as error:
                     code = _code(error)
                     if code in _BUSY and time.monotonic() < end:
                         time.sleep(0.005)
@@ -97,7 +99,7 @@ class Database:
         assert self.path is not None
         self.close()
         kept = f"this process keeps its {self.noun} in memory"
-        with contextlib.suppress(sqlite3.Error, OSError):
+        with contextlib.suppress(*_FAILURES):
             self._opened = _Opened(self, self.path, read_only=True)
             kept = f"its {self.noun} are used, and new ones kept in memory"
         self._is_done_without = self._opened is None
@@ -133,11 +135,11 @@ class Database:
         assert self.path is not None
         try:
             opened = _Opened(self, self.path)
-        except (sqlite3.Error, OSError) as error:
+        except _FAILURES as error:
             return _code(error) not in _UNREADABLE
         try:
             return bool(opened.db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             return _code(error) not in _UNREADABLE
         finally:
             opened.close()
@@ -178,9 +180,15 @@ _inherited: list[sqlite3.Connection] = []
 
 
 def _connect(name: str, uri: bool) -> sqlite3.Connection:
-    return sqlite3.connect(
+    db = sqlite3.connect(
         name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=uri
     )
+    db.text_factory = _read  # or one broken row would be an error of the file
+    return db
+
+
+def _read(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def _prepare(db: sqlite3.Connection, of: Database) -> None:
@@ -207,6 +215,8 @@ def transaction(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], obj
 
 def _code(error: Exception) -> int | None:
     """SQLite's primary code; None of another error."""
+    if isinstance(error, UnicodeDecodeError):
+        return sqlite3.SQLITE_CORRUPT
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 

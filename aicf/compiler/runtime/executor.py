@@ -85,7 +85,7 @@ class ExecutorV2:
         outputs: OutputsAre = "fresh", inputs: Inputs = "auto", buckets: Any = None,
         selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
-        _check_kinds(graph, backend, params, constants, kept, selector)
+        check_kinds(graph, backend, params, constants, kept, selector)
         for name, word in (("mode", mode), ("outputs", outputs), ("inputs", inputs)):
             if word not in _WORDS[name]:
                 known = ", ".join(_WORDS[name])
@@ -403,7 +403,7 @@ def _chooser(graph: Graph, selector: Selector) -> Choose:
     return lambda node: selector.choose(Request.of_node(graph.table, node)).kernel
 
 
-def _check_kinds(
+def check_kinds(
     graph: Any, backend: Any, params: Any, constants: Any, kept: Any, selector: Any
 ) -> None:
     """What is of another kind altogether is named."""
