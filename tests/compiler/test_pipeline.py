@@ -6,6 +6,7 @@ import json
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,11 +30,13 @@ from compiler.drawing import graphs
 from compiler.wrong_rules import (
     Drops,
     Forgets,
+    GivesData,
     Hangs,
     HitsTheGiven,
     IllTyped,
     Lies,
     Loops,
+    Mumbles,
     NoApplied,
     OtherFace,
     Raises,
@@ -112,6 +115,36 @@ def test_what_is_no_pass() -> None:
 
 
 @pytest.mark.promise("AICF-pipeline")
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"budget": 3}, "budget must be a Budget, not 3"),
+        ({"store": "here"}, "store must be a Store, not 'here'"),
+        ({"patience": "long"}, "patience is seconds, more than 0, or None, not 'long'"),
+        ({"patience": -1}, "patience is seconds, more than 0, or None, not -1"),
+        ({"patience": float("nan")}, "patience is seconds, more than 0, or None, not nan"),
+    ],
+)
+def test_options_that_are_none(options: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        Pipeline([], **options)
+
+
+@pytest.mark.promise("AICF-pipeline")
+def test_what_is_no_graph_and_no_context() -> None:
+    wrong: Any
+    for wrong in (None, 3, "graph x {"):
+        with pytest.raises(TypeError, match="passes take a Graph, not a "):
+            standard().run(wrong)
+    wrong = SimpleNamespace(graph=mlp())
+    with pytest.raises(TypeError, match=r"not a SimpleNamespace: take its \.graph"):
+        standard().run(wrong)
+    for wrong in (3, {"w": 1}):
+        with pytest.raises(TypeError, match="context must be a Context, not "):
+            standard().run(mlp(), wrong)
+
+
+@pytest.mark.promise("AICF-pipeline")
 def test_data_that_a_pass_makes_is_there_for_the_next() -> None:
     seen: list[Any] = []
 
@@ -148,6 +181,9 @@ def test_data_that_a_pass_makes_is_there_for_the_next() -> None:
         (HitsTheGiven(), "it changed the graph that it was given"),
         (NoApplied(), "it gives 3, and no Applied"),
         (Spins(), "RecursionError"),
+        (Mumbles(), "Unsaid: its message raises ZeroDivisionError at .*wrong_rules.py:"),
+        (GivesData({"w": 0, "x": 1}), "it gives data for w, x, which has its own"),
+        (GivesData([1]), r"its data is \[1\], and not arrays by name"),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )

@@ -22,6 +22,35 @@ class Raises(Rule):
         return [][m.root.inputs.count(m.x)]
 
 
+class Unsaid(Exception):
+    def __str__(self) -> str:
+        return str(1 // 0)
+
+
+class Mumbles(Rule):
+    """Raises what cannot be said."""
+
+    name = "mumbles"
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.relu(x)
+
+    def rewrite(self, m: Any, e: Any) -> Any:
+        raise Unsaid
+
+
+class GivesData:
+    """Data for what has its own."""
+
+    name = "gives-data"
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def run(self, graph: Graph, context: Context | None = None) -> Applied:
+        return Applied(graph.clone(), data=self.data)
+
+
 class Loops(Rule):
     """a + b = b + a"""
 

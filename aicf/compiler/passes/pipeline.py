@@ -49,6 +49,12 @@ class Pipeline:
         for one in passes:
             if not hasattr(one, "run") or not isinstance(getattr(one, "name", None), str):
                 raise TypeError(f"{one!r} is no pass: it has a name, and run(graph, context)")
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget, not {budget!r}")
+        if store is not None and not isinstance(store, Store):
+            raise TypeError(f"store must be a Store, not {store!r}")
+        if patience is not None and not (_is_number(patience) and patience > 0):
+            raise ValueError(f"patience is seconds, more than 0, or None, not {patience!r}")
         self.passes = tuple(passes)
         self.verify, self.trial, self.budget, self.store = verify, trial, budget, store
         self.patience = patience
@@ -57,6 +63,7 @@ class Pipeline:
         """The graph after all passes that were not rolled back; the given one is not changed.
         Raises IRError where that is none, ValueError where a trial lacks a backend, NotTried where
         the graph cannot be tried."""
+        _check_given(graph, context)
         context = context or Context()
         if self.verify:
             graph.verify()
@@ -108,6 +115,7 @@ class Pipeline:
         taken: Applied | None = None
         try:
             applied = run_alone(one, graph, context, self.patience)
+            check_data(graph, applied.data)
             record.fired, record.refused = applied.fired, applied.refused
             if applied.graph is not graph:
                 record.rejected = applied.graph
@@ -123,6 +131,18 @@ class Pipeline:
             record.failed = said(error, one)
         record.seconds = time.perf_counter() - start
         return record, taken
+
+
+def _check_given(graph: Any, context: Any) -> None:
+    if not isinstance(graph, Graph):
+        hint = ": take its .graph" if isinstance(getattr(graph, "graph", None), Graph) else ""
+        raise TypeError(f"passes take a Graph, not a {type(graph).__name__}{hint}")
+    if context is not None and not isinstance(context, Context):
+        raise TypeError(f"context must be a Context, not {context!r}")
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool)
 
 
 class RolledBack(Exception):
@@ -190,6 +210,16 @@ def check(before: Graph, after: Graph, verify: bool = True) -> None:
         raise RolledBack(f"it gives back {', '.join(types[1])}, and not {', '.join(types[0])}")
 
 
+def check_data(before: Graph, data: Any) -> None:
+    """Raises RolledBack unless it is of constants that were not there before: what was given stays
+    what it is."""
+    if not isinstance(data, Mapping):
+        raise RolledBack(f"its data is {data!r}, and not arrays by name")
+    given = {v.name for v in before.entries} & set(data)
+    if given:
+        raise RolledBack(f"it gives data for {', '.join(sorted(given))}, which has its own")
+
+
 def said(error: Exception, one: Pass) -> str:
     """In a line, with the place in the pass, else where it was raised."""
     if isinstance(error, RolledBack):
@@ -199,10 +229,17 @@ def said(error: Exception, one: Pass) -> str:
     files = {m.__code__.co_filename for m in members if hasattr(m, "__code__")}
     own = [frame for frame in frames if frame.filename in files] or frames
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
-    first = (str(error).splitlines() or [""])[0]
+    first = (_message(error).splitlines() or [""])[0]
     if isinstance(error, OutOfPatience):
         return f"{first}, and was{place}"
     return f"{type(error).__name__}: {first}{place}" if first else f"{type(error).__name__}{place}"
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # of an error of somebody's, which cannot even be said
+        return f"its message raises {type(other).__name__}"
 
 
 def doc_of(one: Pass) -> str:
