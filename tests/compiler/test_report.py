@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from aicf.cli import main
 from aicf.compiler import report as package
+from aicf.compiler.ir.errors import Location
 from aicf.compiler.report import Report, layered, words
 from aicf.compiler.report import page as page_of
-from aicf.compiler.report.facts import Facts
+from aicf.compiler.report.facts import Facts, Place, place_of
 from aicf.compiler.report.page import LARGEST, render
 from compiler.conftest import BUILT
 from compiler.pages import Page, full, poisoned, trained
@@ -152,6 +153,16 @@ def test_names_are_texts_and_nothing_else(facts: Facts, evil: str) -> None:
     assert page.scripts == plain.scripts
     assert words.visible(evil) in "".join(page.said)
     page.text.encode()
+
+
+@pytest.mark.promise("AICF-report-safe")
+def test_places_may_name_any_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # who reads it waits for ever
+    for file in ("a\0b.py", "\ud800.py", "/dev/zero", str(pipe), str(tmp_path), ""):
+        assert place_of(Location(file, 1, "f")) == Place(file, 1, "f", "")
+    known = place_of(Location(__file__, 3, "f"))
+    assert known == Place(__file__, 3, "f", "from __future__ import annotations")
 
 
 @pytest.mark.promise("AICF-report-safe")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -268,14 +269,24 @@ def _statements(graph: Graph) -> list[str]:
 def place_of(loc: Location | None) -> Place | None:
     if loc is None:
         return None
-    text = linecache.getline(loc.file, loc.line).strip()
-    return Place(loc.file, loc.line, loc.function, text[:200])
+    return Place(loc.file, loc.line, loc.function, _source(loc.file, loc.line).strip()[:200])
+
+
+def _source(file: str, line: int) -> str:
+    """"" where there is none. A graph's text may name any file: what is no plain one may come to
+    no end, and some names no file can have."""
+    if os.path.exists(file) and not os.path.isfile(file):
+        return ""
+    try:
+        return linecache.getline(file, line)
+    except ValueError:
+        return ""
 
 
 def _at(text: str) -> Place | None:
     """Of "file:line"."""
     file, _, line = text.rpartition(":")
-    return Place(file, int(line), "", "") if file and line.isdecimal() else None
+    return Place(file, int(line), "", "") if file and line.isdecimal() and len(line) < 10 else None
 
 
 # ---- kernels -------------------------------------------------------------------------------------
