@@ -289,13 +289,9 @@ class Graph:
         if value.type != new.type:
             raise IRError(Rule.TYPE, f"{new!r} cannot stand for {value!r}", value=new.name)
 
-        def put(operand: Any) -> Any:
-            if isinstance(operand, tuple):
-                return tuple(put(part) for part in operand)
-            return new if operand is value else operand
-
-        self.nodes = [dataclasses.replace(n, inputs=put(n.inputs)) for n in self.nodes]
-        self.outputs = [put(v) for v in self.outputs]
+        others = {value: new}
+        self.nodes = [n.reading(others) for n in self.nodes]
+        self.outputs = [others.get(v, v) for v in self.outputs]
         self.__post_init__()
 
     def widen(self, node: Node, outs: Sequence[int]) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -72,6 +73,18 @@ class Node:
             elif type(operand) is tuple:
                 found += values_of(operand)
         return iter(found)
+
+    def reading(self, others: Mapping[Value, Value]) -> Node:
+        """The same with other values where they have one; itself where it reads none of those."""
+
+        def put(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(map(put, x))
+            return others.get(x, x) if isinstance(x, Value) else x
+
+        if not any(v in others for v in self.reads):
+            return self
+        return dataclasses.replace(self, inputs=put(self.inputs))
 
     @property
     def results(self) -> Iterator[Value]:

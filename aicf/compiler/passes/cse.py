@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable
 from typing import Any
 
@@ -39,7 +38,7 @@ class _Once:
         self.take_constants()
         for i, node in enumerate(self.old.nodes):
             self.buffers.place = i
-            here = self.mapped(node)
+            here = node.reading(self.map)
             if node.states or not self.again(node, here):
                 self.new.append(here)
         if not self.fired:
@@ -58,17 +57,6 @@ class _Once:
             if self.most is None or len(self.fired) < self.most:
                 self.map[v] = known
                 self.fired.append(Fired(Cse.name, (f"constant {v!r}",), (), None, ""))
-
-    def mapped(self, node: Node) -> Node:
-        if not any(v in self.map for v in node.reads):
-            return node
-
-        def put(x: Any) -> Any:
-            if isinstance(x, tuple):
-                return tuple(put(part) for part in x)
-            return self.map.get(x, x) if isinstance(x, Value) else x
-
-        return dataclasses.replace(node, inputs=put(node.inputs))
 
     def again(self, node: Node, here: Node) -> bool:
         """Whether another node has computed it, whose results are read from now on."""

@@ -122,7 +122,7 @@ class _Sweep:
     def run(self) -> None:
         for i, node in enumerate(self.old.nodes):
             self.buffers.place = i
-            here = self.mapped(node)
+            here = node.reading(self.map)
             is_root = node.op in self.ops and len(self.fired) < self.most
             if not is_root or not self.rewritten(node, here):
                 self.new.append(here)
@@ -133,18 +133,6 @@ class _Sweep:
         read = {v for n in new.nodes for v in n.reads} | set(new.outputs)
         new.constants = {v: x for v, x in new.constants.items() if v in known or v in read}
         new.__post_init__()
-
-    def mapped(self, node: Node) -> Node:
-        """With what stands for its operands now."""
-        if not any(v in self.map for v in node.reads):
-            return node
-
-        def put(x: Any) -> Any:
-            if isinstance(x, tuple):
-                return tuple(put(part) for part in x)
-            return self.map.get(x, x) if isinstance(x, Value) else x
-
-        return dataclasses.replace(node, inputs=put(node.inputs))
 
     # ---- one root -------------------------------------------------------------------------------
 
