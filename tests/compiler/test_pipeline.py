@@ -24,7 +24,7 @@ from aicf.compiler.passes.numeric import Budget, Run, judge
 from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.pipeline import Pipeline, standard
 from aicf.compiler.passes.record import PassRecord
-from aicf.compiler.passes.rule import Applied, Context, Rule
+from aicf.compiler.passes.rule import Applied, Context, Fired, Rule
 from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from compiler.drawing import graphs
 from compiler.wrong_rules import (
@@ -41,6 +41,7 @@ from compiler.wrong_rules import (
     OtherFace,
     Raises,
     Spins,
+    Tells,
 )
 
 CPU = CpuBackend()
@@ -183,6 +184,9 @@ def test_data_that_a_pass_makes_is_there_for_the_next() -> None:
         (Spins(), "RecursionError"),
         (Mumbles(), "Unsaid: its message raises ZeroDivisionError at .*wrong_rules.py:"),
         (GivesData({"w": 0, "x": 1}), "it gives data for w, x, which has its own"),
+        (Tells(fired=(3,)), "its fired has 3, and no Fired"),
+        (Tells(refused=("no",)), "its refused has 'no', and no Refused"),
+        (Tells(fired=(Fired("tells", (1,), (), None, ""),)), r"its fired says \(1,\), and no text"),
         (GivesData([1]), r"its data is \[1\], and not arrays by name"),
     ],
     ids=lambda x: getattr(x, "name", ""),
@@ -381,6 +385,18 @@ def test_a_graph_s_text_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(written) == len(set(written)) == 2
     assert items[0]["source"] == str(mlp())
     assert items[1]["result"] == items[2]["result"] == text(done.graph)
+
+
+@pytest.mark.promise("AICF-pipeline")
+def test_what_was_refused_may_be_told_by_anything() -> None:
+    class Never(Raises):
+        name, refusals = "never", ("no",)
+
+        def check(self, m: Any) -> None:
+            m.refuse("no", m.x)
+
+    (record,) = Pipeline([Never()]).run(mlp()).records
+    assert [r.detail for r in record.refused] == ["%s"]
 
 
 @pytest.mark.promise("AICF-pipeline")

@@ -39,6 +39,18 @@ class Mumbles(Rule):
         raise Unsaid
 
 
+class Tells:
+    """Says something else than what it did."""
+
+    name = "tells"
+
+    def __init__(self, **told: Any) -> None:
+        self.told = told
+
+    def run(self, graph: Graph, context: Context | None = None) -> Applied:
+        return Applied(graph.clone(), **self.told)
+
+
 class GivesData:
     """Data for what has its own."""
 

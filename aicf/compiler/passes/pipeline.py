@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from aicf.compiler.ir.errors import IRError
+from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph, Node, Value
 from aicf.compiler.kernels.store import Store
 from aicf.compiler.passes.numeric import Budget
 from aicf.compiler.passes.patience import OutOfPatience, within
 from aicf.compiler.passes.record import Optimised, PassRecord
-from aicf.compiler.passes.rule import Applied, Context, Pass
+from aicf.compiler.passes.rule import Applied, Context, Fired, Pass, Refused
 from aicf.compiler.passes.trial import Jury, NotTried
 from aicf.compiler.runtime import memory
 from aicf.dim import Symbol
@@ -115,6 +115,7 @@ class Pipeline:
         taken: Applied | None = None
         try:
             applied = run_alone(one, graph, context, self.patience)
+            check_told(applied)
             check_data(graph, applied.data)
             record.fired, record.refused = applied.fired, applied.refused
             if applied.graph is not graph:
@@ -210,6 +211,18 @@ def check(before: Graph, after: Graph, verify: bool = True) -> None:
         raise RolledBack(f"it gives back {', '.join(types[1])}, and not {', '.join(types[0])}")
 
 
+def check_told(applied: Applied) -> None:
+    """Raises RolledBack unless it says what it did as records and the report show it."""
+    for name, kind in (("fired", Fired), ("refused", Refused)):
+        for one in getattr(applied, name):
+            if not isinstance(one, kind):
+                raise RolledBack(f"its {name} has {one!r}, and no {kind.__name__}")
+            for part in (getattr(one, f.name) for f in dataclasses.fields(one)):
+                texts = part if isinstance(part, tuple) else (part,)
+                if not all(isinstance(text, str | Location | None) for text in texts):
+                    raise RolledBack(f"its {name} says {part!r}, and no text")
+
+
 def check_data(before: Graph, data: Any) -> None:
     """Raises RolledBack unless it is of constants that were not there before: what was given stays
     what it is."""
@@ -244,7 +257,7 @@ def _message(error: Exception) -> str:
 
 def doc_of(one: Pass) -> str:
     """The equation of a rule, those of a group, what another pass says it does."""
-    return inspect.cleandoc(one.__doc__ or "")
+    return inspect.cleandoc(str(one.__doc__ or ""))
 
 
 def standard(**options: Any) -> Pipeline:

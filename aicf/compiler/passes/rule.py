@@ -60,9 +60,9 @@ class RuleError(Exception):
 class Refusal(Exception):
     """What would match does not hold a condition."""
 
-    def __init__(self, reason: str, detail: str, at: str) -> None:
-        self.reason, self.detail, self.at = reason, detail, at
-        super().__init__(f"{reason}: {detail}" if detail else reason)
+    def __init__(self, reason: str, detail: object, at: str) -> None:
+        self.reason, self.detail, self.at = reason, str(detail), at
+        super().__init__(f"{reason}: {self.detail}" if self.detail else reason)
 
 
 # ---- what a pass gives --------------------------------------------------------------------------
@@ -175,12 +175,12 @@ class Match:
         """Whether it was found: a variable that is bound to something, a named node."""
         return self.found.variables.get(name) is not None or name in self.found.labels
 
-    def require(self, holds: object, reason: str, detail: str = "") -> None:
+    def require(self, holds: object, reason: str, detail: object = "") -> None:
         """Refuses, by a reason of the rule's `refusals`, unless it holds."""
         if not holds:
             raise Refusal(reason, detail, _place(sys._getframe(1)))
 
-    def refuse(self, reason: str, detail: str = "") -> NoReturn:
+    def refuse(self, reason: str, detail: object = "") -> NoReturn:
         """By a reason of the rule's `refusals`."""
         raise Refusal(reason, detail, _place(sys._getframe(1)))
 

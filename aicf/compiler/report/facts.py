@@ -273,8 +273,8 @@ def place_of(loc: Location | None) -> Place | None:
 
 
 def _source(file: str, line: int) -> str:
-    """ "" where there is none. A graph's text may name any file: what is no plain one may come to
-    no end, and some names no file can have."""
+    """Empty where there is none. A graph's text may name any file: what is no plain one may come
+    to no end, and some names no file can have."""
     if os.path.exists(file) and not os.path.isfile(file):
         return ""
     try:
