@@ -119,8 +119,8 @@ def test_what_is_no_pass() -> None:
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"budget": 3}, "budget must be a Budget, not 3"),
-        ({"store": "here"}, "store must be a Store, not 'here'"),
+        ({"budget": 3}, "budget must be a Budget, not a int"),
+        ({"store": "here"}, "store must be a Store, not a str"),
         ({"patience": "long"}, "patience is seconds, more than 0, or None, not 'long'"),
         ({"patience": -1}, "patience is seconds, more than 0, or None, not -1"),
         ({"patience": float("nan")}, "patience is seconds, more than 0, or None, not nan"),
@@ -135,7 +135,7 @@ def test_options_that_are_none(options: Any, said: str) -> None:
 def test_what_is_no_graph_and_no_context() -> None:
     wrong: Any
     for wrong in (None, 3, "graph x {"):
-        with pytest.raises(TypeError, match="passes take a Graph, not a "):
+        with pytest.raises(TypeError, match="graph must be a Graph, not "):
             standard().run(wrong)
     wrong = SimpleNamespace(graph=mlp())
     with pytest.raises(TypeError, match=r"not a SimpleNamespace: take its \.graph"):

@@ -160,7 +160,7 @@ def test_the_bound() -> None:
     for sizes, align in [((1 << 70, 1), 1), ((1 << 61, 1 << 61), 1), ((1, 1), 1 << 62)]:
         with pytest.raises(PlanError, match="more than 2\\^62 bytes"):
             pack([Buffer(f"b{i}", 0, 1, size) for i, size in enumerate(sizes)], align=align)
-    with pytest.raises(PlanError, match="an alignment is 1 at least, not 0"):
+    with pytest.raises(PlanError, match="an alignment is a whole number, 1 at least, not 0"):
         pack(PAIR, align=0)
 
 

@@ -75,6 +75,8 @@ def _check_value(graph: Graph, name: str, value: int) -> None:
     if name not in graph.symbols:
         known = ", ".join(graph.symbols) or "none"
         raise IRError(Rule.SYMBOL, f"there is no symbol {name}; there are {known}")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise IRError(Rule.SYMBOL, f"{name} is {value!r}, and no whole number")
     symbol = graph.symbols[name]
     if value < symbol.min or (symbol.max is not None and value > symbol.max):
         raise IRError(Rule.SYMBOL, f"{name} is {value}, and its range {symbol.range}")

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aicf.compiler.given import check_graph, described
 from aicf.compiler.ir.autodiff import derive
 from aicf.compiler.ir.emit import Emitter
 from aicf.compiler.ir.errors import IRError, Rule
@@ -39,6 +40,9 @@ def training_step(
     another dtype takes another kind of number, `lr.f64`); `attributes` has others, and attributes.
     `states` names optional ones that are wanted. An output that is updated is copied before. Raises
     NoGradient, IRError."""
+    check_graph(graph)
+    if not isinstance(optimizer, str):
+        raise TypeError(f"optimizer must be the name of a row, not {described(optimizer)}")
     row = graph.table[optimizer]
     states = [states] if isinstance(states, str) else states
     derived = derive(graph, loss, wrt)

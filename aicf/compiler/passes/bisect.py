@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aicf.compiler.given import check_backend, check_graph, check_kind, check_pass
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes import diff, draw
 from aicf.compiler.passes.numeric import Budget, Finding
@@ -58,6 +59,12 @@ def bisect(
 ) -> Guilty | None:  # fmt: skip
     """The first pass after which a result is wrong on this data, random where it is not given; None
     where all are right. One that raises or gives no graph is guilty too."""
+    check_graph(graph)
+    for one in passes:
+        check_pass(one)
+    check_backend(backend)
+    check_kind("context", context, Context)
+    check_kind("budget", budget, Budget)
     context = context or Context(backend=backend, data=data or {})
     graph = draw.placed(graph, backend.device)
     draw.check_names(graph, data or {})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aicf.backend.host import numpy_dtype
+from aicf.compiler.given import check_arrays, check_sizes
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Value
 from aicf.compiler.ir.types import ScalarType, TensorType
@@ -24,6 +25,7 @@ _SPECIAL = 0.4  # of all reals
 def sized(graph: Graph, sizes: Mapping[str, int] | None = None) -> Graph:
     """The graph with numbers for its symbols: those that are given, else 8 or what is nearest.
     Raises IRError of a name that is no symbol's, and of a number out of its range."""
+    check_sizes(sizes)
     if not graph.symbols and not sizes:
         return graph
     usual = {
@@ -48,6 +50,7 @@ def wanted(graph: Graph) -> Iterator[Value]:
 
 def check_names(graph: Graph, given: Mapping[str, Any]) -> None:
     """Raises LookupError of data for what is none of the graph's entries."""
+    check_arrays("data", given or None)
     known = {v.name for v in wanted(graph)}
     for name in given:
         if name not in known:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from aicf.compiler.given import check_graph, check_kind, check_pass
 from aicf.compiler.ir.errors import IRError, Location
 from aicf.compiler.ir.graph import Graph, Node, Value
 from aicf.compiler.kernels.store import Store
@@ -47,12 +48,9 @@ class Pipeline:
         if trial not in (None, "numeric", "full"):
             raise ValueError(f"trial is None, 'numeric' or 'full', not {trial!r}")
         for one in passes:
-            if not hasattr(one, "run") or not isinstance(getattr(one, "name", None), str):
-                raise TypeError(f"{one!r} is no pass: it has a name, and run(graph, context)")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget, not {budget!r}")
-        if store is not None and not isinstance(store, Store):
-            raise TypeError(f"store must be a Store, not {store!r}")
+            check_pass(one)
+        check_kind("budget", budget, Budget)
+        check_kind("store", store, Store)
         if patience is not None and not (_is_number(patience) and patience > 0):
             raise ValueError(f"patience is seconds, more than 0, or None, not {patience!r}")
         self.passes = tuple(passes)
@@ -63,7 +61,8 @@ class Pipeline:
         """The graph after all passes that were not rolled back; the given one is not changed.
         Raises IRError where that is none, ValueError where a trial lacks a backend, NotTried where
         the graph cannot be tried."""
-        _check_given(graph, context)
+        check_graph(graph)
+        check_kind("context", context, Context)
         context = context or Context()
         if self.verify:
             graph.verify()
@@ -132,14 +131,6 @@ class Pipeline:
             record.failed = said(error, one)
         record.seconds = time.perf_counter() - start
         return record, taken
-
-
-def _check_given(graph: Any, context: Any) -> None:
-    if not isinstance(graph, Graph):
-        hint = ": take its .graph" if isinstance(getattr(graph, "graph", None), Graph) else ""
-        raise TypeError(f"passes take a Graph, not a {type(graph).__name__}{hint}")
-    if context is not None and not isinstance(context, Context):
-        raise TypeError(f"context must be a Context, not {context!r}")
 
 
 def _is_number(x: object) -> bool:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from aicf.compiler.given import check_kind, described
 from aicf.compiler.ir import emit
 from aicf.compiler.ir.emit import Emitter
 from aicf.compiler.ir.errors import IRError
@@ -149,6 +150,9 @@ def prove(
     can break, beside the rule's own; `is_exact`: bits are to be the same, also of zeros of both
     signs, infinities and NaNs. Raises Disproved with the first graph on which the
     rule does not what it must."""
+    check_kind("rule", rule, Rule, may_lack=False)
+    if not callable(example):
+        raise TypeError(f"example must be a function, not {described(example)}")
     proving = _Proving(rule, example, seed, budget or Budget(), is_exact, tuple(also), table)
     return proving.run(fire, refuse, anywhere)
 

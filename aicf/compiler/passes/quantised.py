@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.compiler.given import check_arrays, check_backend, check_graph, described
 from aicf.compiler.ir.emit import Emitter
 from aicf.compiler.ir.errors import Location
 from aicf.compiler.ir.graph import Graph
@@ -85,7 +86,15 @@ def quantise(
 
     A `calibration` of before is taken instead of a new one if neither the graph nor the values have
     changed. Raises StaleCalibration, ValueError."""
+    check_graph(graph)
+    check_arrays("params", params, may_lack=False)
+    if not isinstance(data, Iterable):
+        raise TypeError(f"data must be batches, not {described(data)}")
+    if backend is not None:
+        check_backend(backend)
     batches = list(data)
+    for batch in batches:
+        check_arrays("a batch", batch, may_lack=False)
     if not batches:
         raise ValueError("errors are measured on batches: give one at least")
     updated = written_entries(graph)

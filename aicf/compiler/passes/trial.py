@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.compiler.given import check_backend, check_graph, check_kind, check_pass, check_sizes
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.kernels import timing
 from aicf.compiler.kernels.cost import work_of
@@ -48,6 +49,13 @@ def trial(
     inputs, params and constants by name, random ones for the rest; `sizes`: of symbols; `timed`:
     whether it must not be slower, too; `store`: where a verdict on the same is looked for, and put.
     Raises NotTried, and whatever the rule raises."""
+    check_graph(graph)
+    check_pass(rule)
+    check_backend(backend)
+    check_kind("context", context, Context)
+    check_kind("budget", budget, Budget)
+    check_kind("store", store, Store)
+    check_sizes(sizes)
     context = context or Context(backend=backend, data=data or {})
     graph = draw.placed(graph, backend.device)
     draw.check_names(graph, data or {})

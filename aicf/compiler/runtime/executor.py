@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from aicf.backend import nvtx
-from aicf.backend.base import AicfBackend, NoGraphs
+from aicf.backend.base import NoGraphs
+from aicf.compiler.given import check_arrays, check_backend, check_graph, described
 from aicf.compiler.ir import types
 from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import Location
@@ -407,25 +408,16 @@ def check_kinds(
     graph: Any, backend: Any, params: Any, constants: Any, kept: Any, selector: Any
 ) -> None:
     """What is of another kind altogether is named."""
-    if not isinstance(graph, Graph):
-        hint = ": take its .graph" if isinstance(getattr(graph, "graph", None), Graph) else ""
-        raise TypeError(f"graph must be a Graph, not {_described(graph)}{hint}")
-    if not isinstance(backend, AicfBackend):
-        hint = f": aicf.backends.get({backend!r})" if isinstance(backend, str) else ""
-        raise TypeError(f"backend must be an AicfBackend, not {_described(backend)}{hint}")
-    for name, given in (("params", params), ("constants", constants)):
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"{name} must be a mapping of names to arrays, not {_described(given)}")
+    check_graph(graph)
+    check_backend(backend)
+    check_arrays("params", params)
+    check_arrays("constants", constants)
     if isinstance(kept, bool) or not isinstance(kept, int):
-        raise TypeError(f"kept must be an int, not {_described(kept)}")
+        raise TypeError(f"kept must be an int, not {described(kept)}")
     if kept < 1:
         raise ValueError("one program at least must be kept")
     if selector is not None and not hasattr(selector, "choose"):
-        raise TypeError(f"selector must be a Selector, not {_described(selector)}")
-
-
-def _described(x: object) -> str:
-    return "None" if x is None else f"a {type(x).__name__}"
+        raise TypeError(f"selector must be a Selector, not {described(selector)}")
 
 
 def _constants(graph: Graph, backend: Any, data: Mapping[str, Any]) -> dict[Value, Any]:

@@ -79,10 +79,12 @@ class Rounding:
         """Runs of a size that comes for the first time. None: what is given does not tell whether
         they may be rounded up, another time may."""
         buckets = self.buckets
+        if buckets.reason:
+            raise _Exact(buckets.reason)
         size = sizes[buckets.symbol]
         large = buckets.rounded(size)
-        if buckets.reason or large is None:
-            raise _Exact(buckets.reason or f"{buckets.symbol} has no bucket for {size}")
+        if large is None:
+            raise _Exact(f"{buckets.symbol} has no bucket for {size}")
         bucket = self._bucket({**sizes, buckets.symbol: large}, stream, given)
         padded = Padded(bucket, size, self.owner.entries_of(bucket.bound, given))
         if not padded.decides():

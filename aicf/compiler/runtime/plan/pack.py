@@ -18,8 +18,8 @@ def pack(buffers: Sequence[Buffer], *, align: int = 1, effort: int = QUICK, seed
     its tries, if what comes before it does not reach the bound. The same arguments give the same
     offsets. Raises PlanError where two buffers have one name."""
     start = perf_counter()
-    if align < 1:
-        raise PlanError(f"an alignment is 1 at least, not {align}")
+    if not isinstance(align, int) or align < 1:
+        raise PlanError(f"an alignment is a whole number, 1 at least, not {align!r}")
     check_names(buffers)
     work = Work(buffers, align)
     by, best = "nothing to place", [0] * len(work.items)

@@ -29,6 +29,10 @@ class Buffer:
     loc: Location | None = None  # the line of the program that made it
 
     def __post_init__(self) -> None:
+        for name in ("lower", "upper", "size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise PlanError(f"{self.id}: {name} is {value!r}, and no whole number")
         if self.lower >= self.upper:
             raise PlanError(f"{self.id} lives from {self.lower} until {self.upper}, which is never")
         if self.size < 0:
@@ -119,6 +123,8 @@ def check_names(buffers: Sequence[Buffer]) -> None:
     """Raises PlanError where two have one name."""
     names: set[str] = set()
     for b in buffers:
+        if not isinstance(b, Buffer):
+            raise PlanError(f"{b!r} is no Buffer")
         if b.id in names:
             raise PlanError(f"two buffers are called {b.id}")
         names.add(b.id)
