@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from aicf import ops, param, trace
+from aicf.backend.host import numpy_dtype
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.passes.canonicalise import VIEWS, canonicalise
 from aicf.compiler.passes.dce import Dce
 from aicf.compiler.passes.fold import Fold
+from aicf.compiler.passes.pipeline import standard
 from aicf.compiler.passes.rule import Context, Rule
 from aicf.compiler.passes.rules import fusing, simplifying
 from aicf.compiler.runtime.interpret import interpret
@@ -311,6 +313,26 @@ def test_odd_numbers(number: float) -> None:
             found = rule.run(graph)
             same(interpret(graph, {"x": odd}), interpret(found.graph, {"x": odd}))
             assert Graph.parse(found.graph.text()) == found.graph
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_odd_numbers_about_a_product(number: float, dtype: str) -> None:
+    """Zero times what is infinite or NaN is NaN, and no kernel leaves it out."""
+    odd = np.array([0.0, 1.0, np.inf, np.nan]).astype(numpy_dtype(dtype))
+    plain = np.eye(4, dtype=odd.dtype)
+    for made in (
+        lambda x, y: x @ x + ops.scale(y, factor=number),
+        lambda x, y: ops.scale(y, factor=number) + x @ x,
+        lambda x, y: ops.scale(y @ x, factor=number),
+        lambda x, y: ops.scale(y, factor=number) @ x,
+        lambda x, y: x @ x + y * number,
+    ):
+        graph = trace(made, f"{dtype}[4, 4]", f"{dtype}[4, 4]")
+        given = {"x": plain, "y": np.diag(odd)}
+        with np.errstate(invalid="ignore"):
+            (want,), (got,) = (interpret(g, given) for g in (graph, standard().run(graph).graph))
+        np.testing.assert_array_equal(got, want)
 
 
 def test_odd_numbers_through_what_is_exact() -> None:

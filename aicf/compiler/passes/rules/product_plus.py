@@ -22,7 +22,8 @@ class ProductPlus(Rule):
         return op.add(product, op.scale(c, factor=beta) | c).commuted()
 
     def fits(self, m: Match) -> bool:
-        return m.beta is None or is_number(m.beta)
+        """With a beta of 0 gemm does not read c, which may be infinite or NaN."""
+        return m.beta is None or (is_number(m.beta) and m.beta != 0)
 
     def check(self, m: Match) -> None:
         m.require(m.product.attrs["act"] == "none", "has-act", m.product.attrs["act"])
