@@ -92,6 +92,11 @@ def quantise(
         raise TypeError(f"data must be batches, not {described(data)}")
     if backend is not None:
         check_backend(backend)
+    for name, number in (("least_db", least_db), ("max_drop", max_drop)):
+        if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
+            raise TypeError(f"{name} must be a number, not {number!r}")
+    if not isinstance(keep, Collection):
+        raise TypeError(f"keep must be names of outs, not {described(keep)}")
     batches = list(data)
     for batch in batches:
         check_arrays("a batch", batch, may_lack=False)
