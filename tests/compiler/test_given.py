@@ -15,6 +15,7 @@ from aicf.compiler.passes.proof import prove
 from aicf.compiler.passes.rules import MatmulBiasAct
 from aicf.compiler.passes.trial import trial
 from aicf.compiler.runtime.executor import ExecutorV2
+from aicf.compiler.runtime.interpret import interpret
 from aicf.compiler.runtime.plan.pack import pack
 from aicf.compiler.runtime.plan.problem import Buffer
 
@@ -85,6 +86,18 @@ def test_it_is_named(call: Any, wrong: dict[str, Any], said: str) -> None:
 def test_a_size_is_a_whole_number(size: Any) -> None:
     with pytest.raises(aicf.IRError, match=r"N is .*, and no whole number"):
         ExecutorV2(GRAPH, CPU, params=W).program(N=size)
+
+
+@pytest.mark.promise("AICF-given")
+def test_what_the_interpreter_is_given_has_the_type_of_its_value() -> None:
+    for wrong, said in (
+        (np.ones((2, 4)), r"x: it is f32\[2, 4\], and f64 was given"),
+        (np.ones((2, 4), "i4"), r"x: it is f32\[2, 4\], and i32 was given"),
+    ):
+        with pytest.raises(aicf.IRError, match=said):
+            interpret(GRAPH, {**W, "x": wrong})
+    with pytest.raises(aicf.IRError, match=r"x: it is f32\[2, 4\], and 3 was given"):
+        interpret(GRAPH.bind({"N": 2}), {**W, "x": 3})
 
 
 @pytest.mark.promise("MARK-9-graph-buckets")

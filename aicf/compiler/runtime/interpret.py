@@ -3,10 +3,12 @@ runs graphs faster. Tensors are numpy's or torch's; params are updated where the
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from aicf.backend.tensors import dtype_of
 from aicf.compiler.ir.bind import solve
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
@@ -36,10 +38,17 @@ def _given(value: Value, data: Mapping[str, Any]) -> Any:
     if value.name not in data:
         raise IRError(Rule.DEFINED, f"no {value.type} of that name was given", value=value.name)
     found = data[value.name]
-    is_number = isinstance(value.type, ScalarType)
-    if not is_number and tuple(found.shape) != value.type.shape:  # type: ignore[union-attr]
+    if isinstance(value.type, ScalarType):
+        return found
+    if not hasattr(found, "shape") or not hasattr(found, "dtype"):
+        message = f"it is {value.type}, and {reprlib.repr(found)} was given"
+        raise IRError(Rule.TYPE, message, value=value.name)
+    if tuple(found.shape) != value.type.shape:
         message = f"it is {value.type}, and {tuple(found.shape)} was given"
         raise IRError(Rule.SHAPE, message, value=value.name)
+    if dtype_of(found) != value.type.dtype:
+        message = f"it is {value.type}, and {dtype_of(found)} was given"
+        raise IRError(Rule.DTYPE, message, value=value.name)
     return found
 
 
