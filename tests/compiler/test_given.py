@@ -12,7 +12,7 @@ from aicf.backend.cpu import CpuBackend
 from aicf.compiler.passes.bisect import bisect
 from aicf.compiler.passes.pipeline import standard
 from aicf.compiler.passes.proof import prove
-from aicf.compiler.passes.rules import MatmulBiasAct
+from aicf.compiler.passes.rules.matmul_bias_act import MatmulBiasAct
 from aicf.compiler.passes.trial import trial
 from aicf.compiler.runtime.executor import ExecutorV2
 from aicf.compiler.runtime.interpret import interpret

@@ -79,6 +79,9 @@ class Negations(Rule):
 # ---- in order ------------------------------------------------------------------------------------
 
 
+NO_TEXTS: Any = (1,)
+
+
 @pytest.mark.promise("AICF-pipeline")
 def test_passes_run_in_order_and_say_what_they_did() -> None:
     graph = mlp()
@@ -186,7 +189,10 @@ def test_data_that_a_pass_makes_is_there_for_the_next() -> None:
         (GivesData({"w": 0, "x": 1}), "it gives data for w, x, which has its own"),
         (Tells(fired=(3,)), "its fired has 3, and no Fired"),
         (Tells(refused=("no",)), "its refused has 'no', and no Refused"),
-        (Tells(fired=(Fired("tells", (1,), (), None, ""),)), r"its fired says \(1,\), and no text"),
+        (
+            Tells(fired=(Fired("tells", NO_TEXTS, (), None, ""),)),
+            r"its fired says \(1,\), and no text",
+        ),
         (GivesData([1]), r"its data is \[1\], and not arrays by name"),
     ],
     ids=lambda x: getattr(x, "name", ""),
