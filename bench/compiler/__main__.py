@@ -166,7 +166,9 @@ def facts(device: str) -> dict[str, Any]:
     import aicf
 
     info = aicf.backends.get(device).info
-    found = {"device": info.name, "driver": info.driver, "cuda": info.runtime}
+    found = {"device": info.name}
+    if info.runtime:
+        found |= {"driver": info.driver, "cuda": info.runtime}
     digest = hashlib.sha256()
     for path in sorted([*ROOT.glob("aicf/**/*.py"), *ROOT.glob("bench/compiler/*.py")]):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())

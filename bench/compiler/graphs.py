@@ -178,7 +178,10 @@ def main() -> None:
     for name, ms in figures.items():
         print(verdict(name, ms))
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        from .__main__ import facts
+
+        report = facts("cpu") | {"ms": figures}  # compiling is Python's work, whatever will run it
+        given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
