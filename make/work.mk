@@ -76,9 +76,10 @@ bench-launch: ## what a launch costs the host, by the runtime and past it, on a 
 run-bench-launch: all
 	@$(PYTHON) bench/launch.py $(B) $(GEN)/include docs/measurements/launch.json
 
-bench-compiler: all ## what graphs cost to compile and to run, beside torch's, on a GPU: compiler.json, compile.json, peers.json
+bench-compiler: all ## what graphs cost to compile and to run, beside torch's, on a GPU: compiler.json, compile.json, plan.json, peers.json
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler --json docs/measurements/compiler.json
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.graphs --json docs/measurements/compile.json
+	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.planning --json docs/measurements/plan.json
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.peers --tune 60 --json docs/measurements/peers.json
 
 bench-calls: all ## what a call costs, beside who is called alike: docs/measurements/calls-*.json

@@ -68,3 +68,13 @@ def test_a_short_run_on_the_cpu(tmp_path: Path) -> None:
         assert row["differ"] < 2e-3
         assert row["selector_us"] > 0
     assert {m["most"] for m in report["marks"]} == {1.05, 20.0}
+
+
+@pytest.mark.promise("COMPILER-plan-real")
+def test_how_near_plans_come_is_measured(tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    run("bench.compiler.planning", "--effort", "1000", "--json", str(out))
+    report = json.loads(out.read_text())
+    assert sorted(report["hard"]) == list("ABCDEF")
+    assert all(row["peak"] > row["bound"] > 0 for row in report["hard"].values())
+    assert {row["ratio"] for row in report["steps"].values()} == {1.0}
