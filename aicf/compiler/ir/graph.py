@@ -252,6 +252,15 @@ class Graph:
             dict(self.constants), list(self.nodes), list(self.outputs),
         )  # fmt: skip
 
+    def begun(self) -> tuple[Graph, dict[Value, Value]]:
+        """Another graph with entries of its own that are named and typed alike, and no nodes yet;
+        and which of its entries stands for which."""
+        new = Graph(self.table, self.name, dict(self.symbols))
+        entries = {v: new.input(v.name, v.type) for v in self.inputs}
+        entries |= {v: new.param(v.name, v.type) for v in self.params}
+        entries |= {v: new.constant(v.name, v.type, x) for v, x in self.constants.items()}
+        return new, entries
+
     def emptied(self) -> Graph:
         """The same entries in a graph of its own, to which nodes of this one are appended and
         others added; what is added takes none of this one's names."""

@@ -381,16 +381,9 @@ class _Rebuilt:
         self.old = old
         self.sites = {site.node: site for r in wins for site in r.sites if site.changed}
         self.same = {v: t.value for r in wins for t in r.tensors for v in t.also}
-        self.new = Graph(old.table, old.name, dict(old.symbols))
-        self.map: dict[Value, Value] = {}
+        self.new, self.map = old.begun()
         self.turned: dict[Value, Value] = {}  # of the new graph: what lies the other way
         self.lines: dict[Node, list[str]] = {}
-        for v in old.inputs:
-            self.map[v] = self.new.input(v.name, v.type)
-        for v in old.params:
-            self.map[v] = self.new.param(v.name, v.type)
-        for v, fill in old.constants.items():
-            self.map[v] = self.new.constant(v.name, v.type, fill)
         for node in old.nodes:
             if not any(v in self.same for v in node.results):
                 self._add(node)

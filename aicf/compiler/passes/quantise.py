@@ -352,19 +352,12 @@ class Rewritten:
 
     def __post_init__(self) -> None:
         old = self.old
-        self.new = Graph(old.table, old.name, dict(old.symbols))
-        self.map: dict[Value, Value] = {}
+        self.new, self.map = old.begun()
         self.codes: dict[Value, Value] = {}  # of roots of the old graph: their integers
         self.of = {layer.node: layer for layer in self.layers}
         self.tails = (
             {layer.tail for layer in self.layers if layer.tail} if not self.beside else set()
         )
-        for v in old.inputs:
-            self.map[v] = self.new.input(v.name, v.type)
-        for v in old.params:
-            self.map[v] = self.new.param(v.name, v.type)
-        for v, fill in old.constants.items():
-            self.map[v] = self.new.constant(v.name, v.type, fill)
         for node in old.nodes:
             self._add(node)
         self.new.output(*(self.map[v] for v in old.outputs))
