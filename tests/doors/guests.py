@@ -54,13 +54,14 @@ DEVICE = [g for g in GUESTS if g.gpu]
 
 
 class Ops:
-    """The ops that lines call."""
+    """The ops that lines call; those of `zoo`, which a generator makes, where that is there."""
 
-    def __init__(self, zoo: ModuleType) -> None:
+    def __init__(self, zoo: ModuleType | None = None) -> None:
         for name in ("add", "scale", "sum"):
             setattr(self, name, getattr(module(f"aicf_cuda.{name}"), name))
         self.typed = module("aicf_cuda.add").add_f32
-        self.every, self.shift = zoo.every.every, zoo.shift.shift
+        if zoo is not None:
+            self.every, self.shift = zoo.every.every, zoo.shift.shift
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
