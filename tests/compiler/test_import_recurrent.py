@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from typing import Any
 
@@ -72,6 +73,40 @@ def test_the_batch_and_states_may_be_those_of_a_run() -> None:
     assert sum(n.op == "gru" for n in found.graph.nodes) == 1
     same(net, found, *given)
     same(net, found, torch.randn(4, 2, 5), torch.randn(1, 2, 7))
+
+
+class LastState(nn.Module):  # type: ignore[misc]
+    """Of the last states alone, by words whose shapes follow from theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.head = nn.LSTM(5, 7, batch_first=True), nn.Linear(14, 2)
+
+    def forward(self, x: Any) -> Any:
+        out, (h, c) = self.layers(x)
+        return self.head(torch.cat([h[-1], c[-1]], -1)), h, out
+
+
+def axis_more(inp: Any, hidden: Any, params: Any, has_biases: Any, reverse: bool = False) -> Any:
+    """A layer as torch 2.11 decomposes it, by which it finds shapes on CUDA: where the batch is not
+    1, its states keep an axis."""
+    of = importlib.import_module("torch._decomp.decompositions")
+    out, (h, c) = of.one_layer_lstm(inp, hidden, params, has_biases, reverse)
+    return out, (h.unsqueeze(0), c.unsqueeze(0))
+
+
+def test_a_shape_that_torch_says_wrongly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = importlib.import_module("torch._decomp.decompositions")
+    monkeypatch.setattr(of, "select_one_layer_lstm_function", lambda *_: axis_more)
+    net = LastState().eval()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(net, (torch.randn(3, 4, 5),), dynamic_shapes=({0: batch},))
+    states = [n for n in program.graph.nodes if n.name in ("getitem_1", "getitem_2")]
+    assert [n.meta["val"].dim() for n in states] == [4, 4]
+    found = aicf.from_export(program, names=("N",))
+    assert sum(n.op == "lstm" for n in found.graph.nodes) == 1
+    same(net, found, torch.randn(3, 4, 5))
+    same(net, found, torch.randn(2, 4, 5))
 
 
 def test_its_gradients_are_those_of_torch() -> None:
