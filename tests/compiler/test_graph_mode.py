@@ -160,7 +160,8 @@ def test_seed_and_offset_of_dropout_are_those_of_the_run() -> None:
 
 @pytest.mark.promise("COMPILER-graph-scalars")
 @pytest.mark.parametrize("dtype", ["bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"])
-def test_numbers_are_rounded_as_calls_round_them(dtype: str) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_numbers_are_rounded_as_calls_round_them(dtype: str, named: bool) -> None:
     """A number on the device has the bits that the call would have made of it."""
     graph = Graph()
     x, value = graph.input("x", f"{dtype}[3]"), graph.input("value", dtype)
@@ -175,13 +176,14 @@ def test_numbers_are_rounded_as_calls_round_them(dtype: str) -> None:
     elif dtype == "i64":
         given = (0, -1, 2**63 - 1, -(2**63), np.int64(7))
     runs = [ExecutorV2(graph, backend, mode=mode) for mode in ("replay", "graph")]
+    memory = backend.empty((3,), dtype)
     for number in given:
         outs = []
         for run in runs:
-            x = backend.empty((3,), dtype)
+            x = memory if named else backend.empty((3,), dtype)
             backend.fill_bytes(x, 0x55)
             try:
-                run(x, number)
+                run(x, **{"value": number}) if named else run(x, number)
             except (TypeError, ValueError, OverflowError, aicf.IRError) as error:
                 outs.append(f"{type(error).__name__}: {error}".encode())
             else:

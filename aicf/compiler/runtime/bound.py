@@ -17,12 +17,16 @@ from aicf.compiler.runtime.alike import alike, mover
 from aicf.compiler.runtime.overlap import Apart
 from aicf.compiler.runtime.program import Program
 
+_NOTHING = -1
 _NUMBERS = (int, float, bool)
 
 
 class Runner(Protocol):
     """Runs one graph without symbols: op by op, replayed, or captured. `own`: the outputs that its
-    next run overwrites."""
+    next run overwrites. `putters`, by names of inputs, are sooner than `put`: False of numbers
+    that are not plainly right. They may go under way."""
+
+    putters: dict[str, Callable[[Any], bool]]
 
     @property
     def program(self) -> Program | None: ...
@@ -44,11 +48,11 @@ class Bound:
         self.runner: Runner | None = None
         self.run: Callable[[], Any]  # its own
         self._apart = Apart(graph)
-        self._version = -1  # of the params that the runner has
-        self._is_given = False  # what follows is what the runner has
+        self._given = _NOTHING  # else the runner has the params of that version, and what follows
         self.inputs: tuple[Any, ...] = ()
         self._order = tuple(graph.inputs)
         self.named: dict[str, Any] = {}
+        self._putters: dict[str, Callable[[Any], bool]] = {}  # the runner's
         self._by_name = {v.name: v for v in graph.inputs}
         self._current: list[tuple[Callable[[], Any], Any]] = []
         self._asked: list[tuple[Callable[[], Any], Any]] = []  # what has to be as it was
@@ -62,40 +66,42 @@ class Bound:
     def takes(self, inputs: tuple[Any, ...], named: dict[str, Any], version: int) -> bool:
         """Whether a run may begin: all that it is given is that of the last run, or was put in its
         place. False: it has to be checked. Raises TypeError as `Apart.check`."""
-        before = self.inputs
-        if not self._is_given or version != self._version or len(inputs) != len(before):
+        before, count = self.inputs, len(inputs)
+        if version != self._given or count != len(before):
             return False
-        for ask, answer in self._asked:
-            if ask() != answer:
-                return False
-        if inputs and (  # most have one or two
+        if self._asked:
+            for ask, answer in self._asked:
+                if ask() != answer:
+                    return False
+        if count and (  # most have one or two
             inputs[0] is not before[0]
-            or inputs[-1] is not before[-1]
-            or (len(inputs) > 2 and not all(map(operator.is_, inputs, before)))
+            or (count > 1 and inputs[1] is not before[1])
+            or (count > 2 and not all(map(operator.is_, inputs, before)))
         ):
             for value, known, x in zip(self._order, before, inputs, strict=False):
                 if x is not known and not self._replaces(value, known, x):
                     return False
-            self.inputs, self._is_given = inputs, True
-        return not (named or self.named) or self._takes_named(named)
-
-    def _takes_named(self, named: dict[str, Any]) -> bool:
-        before, same = self.named, True
-        if len(named) != len(before):
+            self.inputs, self._given = inputs, version
+        known, putters = self.named, self._putters
+        if len(named) != len(known):
             return False
-        for name, x in named.items():
-            known = before.get(name, before)
-            if x is not known:
-                same = False
-                if known is before or not self._replaces(self._by_name[name], known, x):
-                    return False
-        if not same:
-            self.named, self._is_given = named, True
+        for name in named:
+            if name not in known:
+                return False
+            x = named[name]
+            if x is known[name]:
+                continue
+            if name in putters and putters[name](x):
+                known[name] = x
+            elif self._replaces(self._by_name[name], known[name], x):
+                known[name], self._given = x, version
+            else:
+                return False
         return True
 
     def _replaces(self, value: Value, before: Any, x: Any) -> bool:
         """Puts what is like the one before, and then it is not known any more what all of it is."""
-        self._is_given = False
+        self._given = _NOTHING
         if isinstance(value.type, ScalarType):
             if type(x) not in _NUMBERS:
                 return False
@@ -113,7 +119,7 @@ class Bound:
     ) -> Runner:  # fmt: skip
         """The same with all of it, params too, that was checked. `current` says on which stream a
         run works."""
-        self._is_given = False
+        self._given = _NOTHING
         self._apart.check(given)
         runner, self.runner = self.runner, None  # one that takes some of them alone is dropped
         if runner is None:
@@ -122,12 +128,11 @@ class Bound:
             for value, x in given.items():
                 ask, place = self._moves.get(value, (None, None))
                 runner.put(value, x, ask is not None and ask() != place)
-        self.runner, self.run = runner, runner.run
+        self.runner, self.run, self._putters = runner, runner.run, runner.putters
         self._apart.keep(runner.own)
         self._current = [(current, current())] if current else []
         self._watch(given)
-        self._version = version
-        self.inputs, self.named, self._is_given = inputs, named, True
+        self.inputs, self.named, self._given = inputs, named, version
         return runner
 
     def _watch(self, given: dict[Value, Any]) -> None:

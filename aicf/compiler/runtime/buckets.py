@@ -12,7 +12,7 @@ of rows that are there twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,7 @@ class Padded:
         self.backend, self.bucket, self.size = bucket.bound.backend, bucket, size
         self._given = dict(given)
         self._me = object()  # as the bucket knows it: that is no cycle
+        self.putters: dict[str, Callable[[Any], bool]] = {}
         rows = bucket.rows.items()
         self._parts = {v: list(_parts(self.backend, whole, size)) for v, whole in rows}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aicf.compiler.ir.graph import Graph
@@ -22,6 +23,7 @@ class Eager:
         self.graph, self.backend, self.choose = graph, backend, choose
         self.tensors = dict(held)
         self._last = _last_uses(graph)
+        self.putters: dict[str, Callable[[Any], bool]] = {}
 
     @property
     def program(self) -> None:

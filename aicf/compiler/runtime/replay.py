@@ -18,6 +18,7 @@ class Replay:
     def __init__(self, program: Program, fresh: bool) -> None:
         self.program = program
         self.outputs = Outputs(program, fresh)
+        self.putters: dict[str, Callable[[Any], bool]] = {}
         self._result: Any = None  # of outputs that are reused
         self._calls: list[
             Any

@@ -19,6 +19,11 @@ from aicf.compiler.ir.types import ScalarType
 from aicf.compiler.runtime import memory
 from aicf.table import BYTES, FLOATS
 
+# Of memoryview.cast, whose writes round as those to an array do and are sooner done.
+_FORMATS = {
+    "f32": "f", "f64": "d", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
+    "i64": "q", "u64": "Q", "bool": "?",
+}  # fmt: skip
 _LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38}
 
 
@@ -37,6 +42,28 @@ class Scalars:
         }
         self._range = {v: _range(graph, v, dtype) for v, dtype in zip(values, dtypes, strict=True)}
         self._kind = {v: _kind(dtype) for v, dtype in zip(values, dtypes, strict=True)}
+        bytes_of: Any = self.host.data
+        self._cells = {
+            v: bytes_of[8 * i : 8 * i + BYTES[dtype]].cast(_FORMATS[dtype])
+            for i, (v, dtype) in enumerate(zip(values, dtypes, strict=True))
+            if dtype in _FORMATS
+        }
+
+    def putter(self, value: Value) -> Callable[[Any], bool] | None:
+        """Puts a number at once if every call plainly takes it; False says that nothing was done,
+        and that `holds` and `put` are to. None: of this dtype there is no such thing."""
+        if value not in self._cells:
+            return None
+        cell, kind, (low, high) = self._cells[value], self._kind[value], self._range[value]
+        numbers = self.numbers
+
+        def put(number: Any) -> bool:
+            if type(number) is kind and low <= number <= high:
+                cell[0] = numbers[value] = number
+                return True
+            return False
+
+        return put
 
     def holds(self, value: Value, number: Any) -> bool:
         """Whether every call takes it, which needs not to be asked then."""
