@@ -38,6 +38,11 @@ AT_ONCE = {"large": 2, "compiler": 5}
 
 RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
 
+# Of libraries that start a thread for each core, and wait for each other busily.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+LONGEST = 30  # tests of which a report says how long they took
+REPORT = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "gpu-tests.json"
+
 
 @functools.cache
 def guest_version(name: str) -> str | None:
@@ -78,13 +83,39 @@ def gpu_count() -> int:
 def pytest_addoption(parser: pytest.Parser) -> None:
     promises = "with --collect-only: write {id: [tests]} to FILE as JSON"
     results = (
-        "write how many tests passed, failed and were skipped, and which failed, to FILE as JSON"
+        "write how many tests passed, failed and were skipped, which failed and which took longest "
+        "to FILE as JSON"
     )
     parser.addoption("--promises", metavar="FILE", help=promises)
     parser.addoption("--gpu-results", metavar="FILE", help=results)
 
 
+def on_gpu_alone(config: pytest.Config) -> bool:
+    """Whether only tests that need a GPU are asked for."""
+    return re.match(r"gpu\b", config.getoption("markexpr", "")) is not None
+
+
+def share_cores() -> None:
+    """Workers beside each other share the cores, also in what they start: references are worked out
+    on the CPU. Unless somebody has said how many threads there shall be."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if workers > 1:
+        threads = str(max(1, (os.cpu_count() or 1) // workers))
+        for name in THREADS:
+            os.environ.setdefault(name, threads)
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else a pool of processes each
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """As the last report has them, so that none is left over when the others are done."""
+    with contextlib.suppress(OSError):
+        took = json.loads(REPORT.read_text(encoding="utf-8")).get("longest", {})
+        items.sort(key=lambda item: -took.get(item.nodeid, 0.0))
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if on_gpu_alone(config):  # CPU kernels are to have all threads
+        share_cores()
     for line in (
         "gpu: needs a CUDA device",
         "guests(*names): needs these frameworks installed",
@@ -106,6 +137,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if on_gpu_alone(config):
+        longest_first(items)
     grouped = config.pluginmanager.hasplugin("xdist")
     counts = {name: itertools.count() for name in AT_ONCE}
     for item in items:
@@ -237,8 +270,17 @@ class Recorder:
         self.outcomes = {"passed": 0, "failed": 0, "skipped": 0}
         self.promised: dict[str, list[Any]] = {}
         self.failed: dict[str, dict[str, Any]] = {}
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def longest(self) -> dict[str, float]:
+        """Seconds by test."""
+        most = sorted(self.seconds, key=lambda test: -self.seconds[test])[:LONGEST]
+        return {test: round(self.seconds[test], 1) for test in most}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid.partition("@")[0]  # without its group
+        self.seconds[test] = self.seconds.get(test, 0.0) + report.duration
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.outcome] += 1
             if report.outcome == "failed":
@@ -257,7 +299,8 @@ class Recorder:
         if cache is not None and self.promised:
             cache.set(RESULTS, {**cache.get(RESULTS, {}), **self.promised})
         if where:
-            Path(where).write_text(json.dumps([self.outcomes, self.failed]), encoding="utf-8")
+            found = [self.outcomes, self.failed, self.longest]
+            Path(where).write_text(json.dumps(found), encoding="utf-8")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

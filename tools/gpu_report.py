@@ -1,10 +1,11 @@
 """GPU results as a committed report: `make test-gpu` writes it, `make check` compares it.
 
 The report names the device, the driver and the toolkit, how the suite ended, which tests failed,
-and for each CUDA kernel of the table one hash over all that it was made from: its source, the
-headers of this tree that it includes, its generated launcher header, its compile command. A kernel
-counts as verified while its hash is what it was when its tests passed on a GPU. A test that fails
-speaks against the kernels that it ran and the ops that it names; against all, where it names none.
+which took longest (the next run begins with them), and for each CUDA kernel of the table one hash
+over all that it was made from: its source, the headers of this tree that it includes, its generated
+launcher header, its compile command. A kernel counts as verified while its hash is what it was when
+its tests passed on a GPU. A test that fails speaks against the kernels that it ran and the ops that
+it names; against all, where it names none.
 
     gpu_report.py run [PYTEST ARGUMENTS]   run the tests marked gpu; if all of them were run, write
                                            the report (needs a GPU)
@@ -19,6 +20,7 @@ import argparse
 import ctypes
 import datetime
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -26,6 +28,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +157,14 @@ def blamed(failed: dict[str, dict[str, Any]], names: set[str]) -> set[str]:
     return against & names
 
 
+def beside_each_other() -> list[str]:
+    """A worker for each core but one, unless the environment says how many."""
+    said = re.search(r"(^|\s)(-n\b|--numprocesses\b)", os.environ.get("PYTEST_ADDOPTS", ""))
+    if said or importlib.util.find_spec("xdist") is None:
+        return []
+    return ["-n", str(max(1, len(os.sched_getaffinity(0)) - 1)), "--dist", "loadgroup"]
+
+
 def run(arguments: list[str]) -> int:
     """Run the tests marked gpu; write the report if none was left out."""
     ready([])
@@ -162,9 +173,13 @@ def run(arguments: list[str]) -> int:
         ran, results = Path(folder) / "ran", Path(folder) / "results.json"
         ran.mkdir()
         pytest = [sys.executable, "-m", "pytest", "-m", "gpu", f"--gpu-results={results}"]
+        pytest += beside_each_other()
+        begin = time.monotonic()
         environment = {**os.environ, "AICF_KERNELS_RAN": str(ran)}
         done = subprocess.run([*pytest, *arguments], cwd=ROOT, env=environment, check=False)
-        outcomes, failed = json.loads(results.read_text()) if results.exists() else ({}, {})
+        seconds = round(time.monotonic() - begin)
+        found = json.loads(results.read_text()) if results.exists() else ({}, {}, {})
+        outcomes, failed, longest = found
         seen = {name for file in ran.glob("*.json") for name in json.loads(file.read_text())}
     if arguments:
         print(f"not all tests were asked for: {REPORT.relative_to(ROOT)} is left as it was")
@@ -175,6 +190,8 @@ def run(arguments: list[str]) -> int:
     report = {
         **machine(),
         "tests": outcomes,
+        "seconds": seconds,
+        "longest": longest,
         "failed": {test: what["said"] for test, what in sorted(failed.items())},
         "kernels": {name: hashes[name] for name in sorted(good)},
     }
