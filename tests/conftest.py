@@ -41,7 +41,8 @@ RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
 # Of libraries that start a thread for each core, and wait for each other busily.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 LONGEST = 30  # tests of which a report says how long they took
-REPORT = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "gpu-tests.json"
+TESTS = Path(__file__).resolve().parent
+REPORT = TESTS.parent / "docs" / "measurements" / "gpu-tests.json"
 
 
 @functools.cache
@@ -104,6 +105,18 @@ def share_cores() -> None:
         for name in THREADS:
             os.environ.setdefault(name, threads)
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else a pool of processes each
+
+
+@functools.cache
+def has_gpu_tests(folder: Path) -> bool:
+    """Whether the mark is written in it, maybe in its conftest.py."""
+    return any("mark.gpu" in file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of the other folders each worker would compile every file."""
+    folder = collection_path.parent == TESTS and collection_path.is_dir()
+    return True if folder and on_gpu_alone(config) and not has_gpu_tests(collection_path) else None
 
 
 def longest_first(items: list[pytest.Item]) -> None:

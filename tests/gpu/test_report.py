@@ -65,6 +65,19 @@ def test_workers_share_the_cores(shared: Any, monkeypatch: pytest.MonkeyPatch) -
         assert given["MKL_NUM_THREADS"] == "2"
 
 
+def test_only_folders_with_a_gpus_tests_are_read(shared: Any) -> None:
+    """By the mark, or by a fixture of their conftest.py that has it."""
+    for folder, asked, left in (
+        ("gpu", "gpu", None), ("kernels", "gpu", None), ("backend", "gpu", None),
+        ("generator", "gpu", True), ("generator", "not gpu", None), ("generator", "", None),
+    ):  # fmt: skip
+        path = ROOT / "tests" / folder
+        assert shared.pytest_ignore_collect(path, asking(asked)) is left
+    assert (
+        shared.pytest_ignore_collect(ROOT / "tests" / "gpu" / "test_jax.py", asking("gpu")) is None
+    )
+
+
 def test_what_took_longest_comes_first(
     shared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
