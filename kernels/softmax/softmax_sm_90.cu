@@ -3,8 +3,17 @@
 
 namespace aicf::AICF_OP {
 
-AICF_ROWS_CLUSTER_KERNEL(operands, kMostPacks)
 AICF_ROWS_STAY_KERNEL(operands)
+
+template <typename T>
+__global__ void
+__launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / rows::kBlockPacks)
+    cluster(const operands<T> p)
+{
+    rows::cluster_team team;
+    rows::begin_cluster(p.x, p.shape);
+    body<kMostPacks, 1>(p, team);
+}
 
 template <typename T>
 aicf_status

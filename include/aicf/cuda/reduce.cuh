@@ -26,9 +26,6 @@ constexpr int64_t kLeastSplit = 64;
 constexpr int64_t kMostSplits = 1024;
 constexpr int64_t kMostPartials = 524288;
 
-// Threads that fill the largest machines: 1024 on each of 132 multiprocessors. Said here and not
-// asked for, so that the bits are those of the shape alone.
-constexpr int64_t kFill = 132 * 1024;
 // Blocks of 256 threads, where there are splits: one wave; two where each is long enough for the
 // second to even out what the first left.
 constexpr int64_t kWave = kFill / 256;

@@ -220,6 +220,20 @@ take_column(
     }
 }
 
+// Has the thread's first units come to the L2 (early.cuh): where they are equally far apart.
+template <typename T>
+__device__ inline void
+ask_column(const column_operands &p, int64_t column, int64_t begin, int64_t end, int step)
+{
+    if (is_early() && column < p.units && p.reduced.rank <= 1) {
+        const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, column);
+#pragma unroll 1
+        for (int64_t i = begin; i < end && i < begin + kEarlyRows * step; i += step) {
+            ptx::prefetch_l2(x + i * p.reduced.strides[0]);
+        }
+    }
+}
+
 template <typename Op, int kSize>
 __device__ inline void
 columns_body(const column_operands &p)
@@ -234,6 +248,7 @@ columns_body(const column_operands &p)
     int64_t begin = split * p.split.share + row;
     int64_t end = (split + 1) * p.split.share < p.length ? (split + 1) * p.split.share : p.length;
 
+    ask_column<T>(p, mine, begin, end, height);
     if constexpr (kLeads<Op> && kSize > 1) {
         uint64_t v[kSize] = {};
         ptx::wait_for_launch_before();

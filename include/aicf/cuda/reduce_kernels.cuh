@@ -3,6 +3,7 @@
 #ifndef AICF_CUDA_REDUCE_KERNELS_CUH
 #define AICF_CUDA_REDUCE_KERNELS_CUH
 
+#include <aicf/cuda/early.cuh>
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/reduce_ops.cuh>
 #include <aicf/cuda/walk.cuh>
@@ -18,7 +19,21 @@ constexpr int kShortRows = 4;
 // Threads of a block, at most.
 constexpr int kMostThreads = 1024;
 
+// Threads that fill the largest machines: 1024 on each of 132 multiprocessors. Said here and not
+// asked for, so that the bits are those of the shape alone.
+constexpr int64_t kFill = 132 * 1024;
+
 // ---- kernels' parts -----------------------------------------------------------------------------
+
+// Whether this block is one of those that are there first (early.cuh).
+__device__ inline bool
+is_early()
+{
+    return (blockIdx.x + 1) * int64_t{blockDim.x} <= kFill;
+}
+
+constexpr int64_t kEarlyBytes = 32 << 10; // that a block of rows asks for: 16 MiB in all
+constexpr int kEarlyRows = 2 * kUnroll;   // that a thread of columns asks for
 
 // Where the value of out `o` and of split `s` goes: to the workspace, or, of the only split, to
 // out.
@@ -299,11 +314,17 @@ rows_body(const row_operands &p)
     int64_t o = mine ? job / p.split.splits : 0;
 
     const T *row = static_cast<const T *>(p.x) + offset_of(p.kept, o);
-    ptx::wait_for_launch_before();
-    typename Op::context context = Op::context_of(p.to.beside, o);
     int64_t begin = split * p.split.share;
     int64_t end = begin + p.split.share < p.units ? begin + p.split.share : p.units;
     end = mine ? end : begin;
+    bool whole = p.reduced.rank == 1 && p.reduced.strides[0] == kSize; // without gaps
+    if (threadIdx.x == 0 && p.team > kWarp && whole && is_early()) {
+        constexpr int64_t kMost = kEarlyBytes / static_cast<int64_t>(sizeof(T));
+        int64_t there = (end - begin) * kSize;
+        early::ask(row + begin * kSize, there < kMost ? there : kMost);
+    }
+    ptx::wait_for_launch_before();
+    typename Op::context context = Op::context_of(p.to.beside, o);
 
     typename Op::value v;
     bool peel = false;

@@ -38,6 +38,7 @@
 #ifndef AICF_CUDA_ROWS_CUH
 #define AICF_CUDA_ROWS_CUH
 
+#include <aicf/cuda/early.cuh>
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/rows_ahead.cuh>
 #include <aicf/cuda/rows_held.cuh>
@@ -53,6 +54,22 @@ begin()
     ptx::let_next_launch_begin();
     ptx::wait_for_launch_before();
 }
+
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+// The same of a cluster that reads a row of x, and first of all what it has of it.
+template <typename T>
+__device__ inline void
+begin_cluster(const T *x, const shape &s)
+{
+    ptx::let_next_launch_begin();
+    int64_t row = ptx::cluster_index();
+    if (threadIdx.x == 0 && row < s.first) {
+        int share = s.share * kPackSize<T>, from = static_cast<int>(ptx::cluster_rank()) * share;
+        early::ask(x + row * s.n + from, s.n - from < share ? s.n - from : share);
+    }
+    ptx::wait_for_launch_before();
+}
+#endif
 
 // Rows of a team of lanes that hold so many packs of each.
 template <int kPacks> constexpr int kRowsOf = kPacks == 1 ? 2 : 1;
@@ -216,20 +233,20 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     p.shape.share = static_cast<int>(ceil_div(ceil_div(packs, parts), kLinePacks) * kLinePacks);
     unsigned blocks = static_cast<unsigned>(p.shape.count * parts);
     unsigned threads = threads_for(p.shape.share, each);
+    p.shape.first = static_cast<int>(multiprocessors() * (kThreads / threads) / parts);
     return start_clusters(kernel, blocks, threads, static_cast<unsigned>(parts), stream, p);
 }
 
 constexpr int64_t kManyRows = 16; // of a multiprocessor
 
-// Whether rows are for blocks that stay: none would fit into less, and each block has some; many,
-// where clusters of two blocks would have them, which come and go as they are done.
+// Whether rows are for blocks that stay: none would fit into less, and there are many. Few are for
+// clusters, which come and go as they are done, so that those of the next launch are there early.
 inline bool
 may_stay(const shape &s, int item)
 {
     int64_t packs = int64_t{s.n} * item / kPackBytes, most = kThreads * int64_t{kStayPacks};
-    int64_t least = packs <= 2 * kBlockPacks ? kManyRows : 3;
     return packs > kBlockPacks && packs + kLinePacks - 1 <= most &&
-           s.count >= least * multiprocessors();
+           s.count >= kManyRows * multiprocessors();
 }
 
 // The kernels `stay` of an op, by the packs of a thread: of 8 the next row is on its way, of 7 the

@@ -26,6 +26,7 @@ struct shape {
     // how many of them a block of a cluster has at most; 0: all.
     bool lines;
     int share;
+    int first; // clusters that are there at once, about
 };
 
 constexpr int kLineBytes = 128;
