@@ -134,6 +134,35 @@ def test_many_rows_of_clusters(rows: int, width: int, dtype: str) -> None:
         check_backward((rows, width), dtype, "cuda", weights=(True,))
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-norm")
+@pytest.mark.parametrize(
+    ("dtype", "rows", "width"),
+    [("f32", 141, 32768), ("f32", 281, 16384), ("f16", 281, 32768), ("bf16", 281, 32768)],
+)
+def test_few_rows_that_fill_their_clusters(rows: int, width: int, dtype: str) -> None:
+    """Launches that share the multiprocessors, and ask early for what the one before writes."""
+    x = random((rows, width), dtype, "cuda")
+    weight, bias = (random((width,), dtype, "cuda", seed=s) for s in (3, 4))
+    x[70] *= {"f32": 1e30, "f16": 1e4, "bf16": 1e30}[dtype]
+    for row in (3, 139, rows - 1):  # taken again, as the one before
+        x[row, looked_at(width)] += 1000
+    got = forward(x, weight, bias, dtype)
+    wants = norms.layer_norm(*doubles(x, weight, bias))
+    for y, want, kind in zip(got, wants, (dtype, "f32", "f32"), strict=True):
+        assert_close(array_of(y), want.numpy(), kind, f"layer_norm {rows} x {width}")
+
+    def chain(pause: bool) -> torch.Tensor:
+        y = x.clone()
+        for _ in range(6):
+            torch.cuda.synchronize() if pause else None
+            forward(y, weight, bias, dtype, out=y)
+            call("rms_norm", dtype, y, weight, y, eps=1e-6)
+        return y
+
+    assert torch.equal(chain(False), chain(True))
+
+
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("offset", [1, 3])
