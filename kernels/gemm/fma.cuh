@@ -99,25 +99,32 @@ template <int kTileM, int kTileN> struct stage {
     slab<kTileN> b;
 };
 
+// A product, or parts of k as one more batch dim, the outermost, of which the last is shorter.
+struct parted : problem<float> {
+    int64_t last, last_K; // the first tile of the last part, and the part's K
+};
+
 // 128 registers a thread: two blocks a multiprocessor. (Tiles of 128 x 256 by blocks that are
 // alone, which read a quarter less from shared memory, measured 0.98 to 0.66 of the speed on an
 // H200.)
 template <int kTileM, int kTileN, copying kA, copying kB>
 __global__ void
-__launch_bounds__(kThreads, 2) fma(const __grid_constant__ problem<float> p)
+__launch_bounds__(kThreads, 2) fma(const __grid_constant__ parted p)
 {
     using mine = share<kTileM, kTileN>;
     using stage_t = stage<kTileM, kTileN>;
     extern __shared__ __align__(128) uint8_t shared[];
     const stage_t *stages = reinterpret_cast<const stage_t *>(shared);
     uint32_t base = ptx::shared_address(shared);
+    ptx::let_next_launch_begin();
     job<float> j = job_of<kTileM, kTileN>(p);
+    int64_t K = p.first + blockIdx.x < p.last ? p.K : p.last_K;
     copier<kTileM, kA> a(
         j.a + j.m * (kA == copying::along_k ? p.a_pitch : 1), p.a_pitch, p.M - j.m);
     copier<kTileN, kB> b(
         j.b + j.n * (kB == copying::along_k ? p.b_pitch : 1), p.b_pitch, p.N - j.n);
 
-    int64_t ahead = p.K; // k that is not asked for yet
+    int64_t ahead = K; // k that is not asked for yet
     auto ask = [&](int to) {
         if (ahead > 0) {
             uint32_t at = base + static_cast<uint32_t>(to) * sizeof(stage_t);
@@ -133,7 +140,7 @@ __launch_bounds__(kThreads, 2) fma(const __grid_constant__ problem<float> p)
 
     float sums[mine::kM][mine::kN] = {};
     int now = 0, next = kStagesFma - 1;
-    for (int64_t k = 0; k < p.K; k += kSlab) {
+    for (int64_t k = 0; k < K; k += kSlab) {
         ptx::copy_async_wait<kStagesFma - 2>();
         __syncthreads(); // the slab has come for all, and all have read the one before
         ask(next);
@@ -146,10 +153,12 @@ __launch_bounds__(kThreads, 2) fma(const __grid_constant__ problem<float> p)
 
 template <int kTileM, int kTileN, copying kA, copying kB>
 aicf_status
-launch_fma_kernel(const problem<float> &p, aicf_stream stream)
+launch_fma_kernel(parted p, aicf_stream stream)
 {
     constexpr int kShared = kStagesFma * static_cast<int>(sizeof(stage<kTileM, kTileN>));
     aicf_status status = allow_shared(fma<kTileM, kTileN, kA, kB>, kShared);
+    // `last` comes as a matrix.
+    p.last *= ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN);
     return status.kind
                ? status
                : launch_tiles(
@@ -158,7 +167,7 @@ launch_fma_kernel(const problem<float> &p, aicf_stream stream)
 
 template <int kTileM, int kTileN, copying kA>
 aicf_status
-launch_fma_by_b(const problem<float> &p, copying b, aicf_stream stream)
+launch_fma_by_b(const parted &p, copying b, aicf_stream stream)
 {
     switch (b) {
     case copying::along_k:
@@ -172,7 +181,7 @@ launch_fma_by_b(const problem<float> &p, copying b, aicf_stream stream)
 // Few rows are too few for quads of them: a is the lesser operand there.
 template <int kTileM, int kTileN>
 aicf_status
-launch_fma_tiles(const problem<float> &p, copying a, copying b, aicf_stream stream)
+launch_fma_tiles(const parted &p, copying a, copying b, aicf_stream stream)
 {
     if (a == copying::along_k) {
         return launch_fma_by_b<kTileM, kTileN, copying::along_k>(p, b, stream);
@@ -200,28 +209,49 @@ copying_of(
 // dim, whose outs lie in the workspace and are added in order.
 constexpr int kMostParts = 16;
 constexpr int64_t kMostAtOnce = 264; // blocks of 128 x 128 that the row's workspace is for
-constexpr int kAddThreads = 256;
+constexpr int kAddThreads = 128;
 
 struct parts {
     const float *data; // [count][batches][M][N]
     int64_t count, step;
 };
 
+// kVector: columns of a thread, which lie on their size in the workspace.
+template <int kVector>
 __global__ void
 __launch_bounds__(kAddThreads) add_parts(const __grid_constant__ problem<float> p, parts from)
 {
-    job<float> j = job_of<1, kAddThreads>(p);
-    int64_t n = j.n + threadIdx.x,
+    job<float> j = job_of<1, kAddThreads * kVector>(p);
+    int64_t n = j.n + threadIdx.x * kVector,
             matrix = (static_cast<int64_t>(blockIdx.x) + p.first) / (p.tiles_m * p.tiles_n);
+    ptx::wait_for_launch_before();
     if (n >= p.N) {
         return;
     }
     const float *part = from.data + (matrix * p.M + j.m) * p.N + n;
-    float sum = 0.0f;
+    pack<float, kVector> sum = {};
+#pragma unroll 8
     for (int64_t i = 0; i < from.count; i++) {
-        sum += part[i * from.step];
+        pack<float, kVector> x = load_pack<float, kVector>(part + i * from.step);
+#pragma unroll
+        for (int lane = 0; lane < kVector; lane++) {
+            sum.lane[lane] += x.lane[lane];
+        }
     }
-    j.out[j.m * p.out_pitch + n] = finish(p, sum, row_of_c(p, j, j.m), n);
+    const float *c = row_of_c(p, j, j.m);
+    float *out = j.out + j.m * p.out_pitch + n;
+#pragma unroll
+    for (int lane = 0; lane < kVector; lane++) {
+        sum.lane[lane] = finish(p, sum.lane[lane], c, n + lane);
+    }
+    if (reinterpret_cast<uintptr_t>(out) % (kVector * sizeof(float)) == 0) {
+        store_pack(out, sum);
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < kVector; lane++) {
+        out[lane] = sum.lane[lane];
+    }
 }
 
 // Blocks that run at once, of those that the row's workspace is for.
@@ -231,26 +261,34 @@ at_once(int processors)
     return 2 * processors < kMostAtOnce ? 2 * processors : kMostAtOnce;
 }
 
-// The most parts, of a divisor of k, that run at once and are worth it.
+// k of each of so many parts, but the last: whole slabs.
+inline int64_t
+part_of(const problem<float> &p, int64_t count)
+{
+    return ceil_div(ceil_div(p.K, count), kSlab) * kSlab;
+}
+
+// The most parts that run at once and are worth it.
 inline int64_t
 parts_of(const problem<float> &p, int64_t tiles, int processors)
 {
     constexpr int64_t kLeast = 128; // k of a part
     int64_t best = 1;
     for (int64_t count = 2; count <= kMostParts && p.batch_rank < kMostBatchDims; count++) {
-        if (p.K % count == 0 && p.K / count >= kLeast && count * tiles <= at_once(processors)) {
-            best = count;
+        if (p.K / count >= kLeast && count * tiles <= at_once(processors)) {
+            best = ceil_div(p.K, part_of(p, count));
         }
     }
     return best;
 }
 
 // The product of each part of k, into the workspace.
-inline problem<float>
+inline parted
 part_problem(const problem<float> &p, int64_t count, void *workspace)
 {
-    problem<float> part = p;
-    part.K = p.K / count;
+    parted part = {p, p.batches * (count - 1), 0};
+    part.K = part_of(p, count);
+    part.last_K = p.K - (count - 1) * part.K;
     part.bias = part.c = nullptr;
     part.alpha = 1.0f;
     part.beta = 0.0f;
@@ -273,6 +311,18 @@ part_problem(const problem<float> &p, int64_t count, void *workspace)
     return part;
 }
 
+template <int kVector>
+aicf_status
+launch_add_parts(problem<float> p, const parts &from, aicf_stream stream)
+{
+    p.tiles_m = p.M;
+    p.tiles_n = ceil_div(p.N, kAddThreads * kVector);
+    p.narrow = true;
+    int64_t blocks = p.tiles_m * p.tiles_n * p.batches; // of few tiles: far below 2^31
+    return launch_waiting(
+        add_parts<kVector>, static_cast<unsigned>(blocks), kAddThreads, 0, stream, p, from);
+}
+
 template <int kTileM, int kTileN>
 aicf_status
 launch_fma_parts(const problem<float> &p, int processors, void *workspace, aicf_stream stream)
@@ -282,9 +332,9 @@ launch_fma_parts(const problem<float> &p, int processors, void *workspace, aicf_
     int64_t tiles = ceil_div(p.M, kTileM) * ceil_div(p.N, kTileN) * p.batches;
     int64_t count = parts_of(p, tiles, processors);
     if (count == 1) {
-        return launch_fma_tiles<kTileM, kTileN>(p, a, b, stream);
+        return launch_fma_tiles<kTileM, kTileN>({p, p.batches, p.K}, a, b, stream);
     }
-    problem<float> part = part_problem(p, count, workspace);
+    parted part = part_problem(p, count, workspace);
     int last = part.batch_rank - 1;
     a = a == copying::quads && part.a_batch[last] % kQuad ? copying::single : a;
     b = b == copying::quads && part.b_batch[last] % kQuad ? copying::single : b;
@@ -292,13 +342,17 @@ launch_fma_parts(const problem<float> &p, int processors, void *workspace, aicf_
     if (status.kind) {
         return status;
     }
-    problem<float> whole = p;
-    whole.tiles_m = p.M;
-    whole.tiles_n = ceil_div(p.N, kAddThreads);
-    int64_t blocks = whole.tiles_m * whole.tiles_n * p.batches; // of few tiles: far below 2^31
-    whole.narrow = true;
     parts from = {part.out, count, p.M * p.N * p.batches};
-    return launch(add_parts, static_cast<unsigned>(blocks), kAddThreads, 0, stream, whole, from);
+    return p.N % kQuad == 0 ? launch_add_parts<kQuad>(p, from, stream)
+                            : launch_add_parts<1>(p, from, stream);
+}
+
+// Whether tiles of 128 x 64 fill the machine twice, and nearly, and so need no parts.
+inline bool
+fills_halves(const problem<float> &p, int processors)
+{
+    int64_t tiles = ceil_div(p.M, 128) * ceil_div(p.N, 64) * p.batches;
+    return tiles <= 2 * processors && tiles >= 2 * processors - processors / 4;
 }
 
 inline aicf_status
@@ -318,6 +372,9 @@ launch_fma(const problem<float> &p, void *workspace, aicf_stream stream)
     int64_t large = ceil_div(p.M, 128) * ceil_div(p.N, 128) * p.batches;
     bool fills = p.M > 64 && p.N > 64 &&
                  large * parts_of(p, large, processors) >= processors - processors / 32;
+    if (p.M > 64 && fills_halves(p, processors)) {
+        return launch_fma_parts<128, 64>(p, processors, workspace, stream);
+    }
     return fills ? launch_fma_parts<128, 128>(p, processors, workspace, stream)
                  : launch_fma_parts<64, 64>(p, processors, workspace, stream);
 }

@@ -146,10 +146,10 @@ job_of(const problem<T> &p)
 }
 
 // One block a tile of each batch, all along grid.x; launches of at most kMostBlocks.
-template <typename T>
+template <typename Problem>
 aicf_status
 launch_tiles(
-    void (*kernel)(problem<T>), problem<T> p, int tile_m, int tile_n, int threads, size_t shared,
+    void (*kernel)(Problem), Problem p, int tile_m, int tile_n, int threads, size_t shared,
     aicf_stream stream)
 {
     p.tiles_m = ceil_div(p.M, tile_m);
@@ -185,19 +185,27 @@ activate(float x, int act)
     return x;
 }
 
-// The element at column n of an out's row, from its sum of products; `c` is the same row of c.
+// The element at column n of an out's row, from its sum of products; `c` is the same row of c, and
+// `bias` the column's, which counts where there is one.
 template <typename T>
 __device__ inline float
-finish(const problem<T> &p, float sum, const T *c, int64_t n)
+finish(const problem<T> &p, float sum, const T *c, int64_t n, float bias)
 {
     float x = p.alpha * sum;
     if (c) {
         x += p.beta * to_f32(c[n]);
     }
     if (p.bias) {
-        x += to_f32(p.bias[n]);
+        x += bias;
     }
     return activate(x, p.act);
+}
+
+template <typename T>
+__device__ inline float
+finish(const problem<T> &p, float sum, const T *c, int64_t n)
+{
+    return finish(p, sum, c, n, p.bias ? to_f32(p.bias[n]) : 0.0f);
 }
 
 // The row m of c in this job, or NULL.

@@ -18,6 +18,16 @@ template <int kTile> struct slab {
     float rows[kSlab][kTile + kPad];
 };
 
+// A lane's place among 8 along one dim of the tile and 4 along the other. It shares the one with
+// its neighbour and the other with the lane two from it: then a read of 16 bytes a lane takes two
+// clocks of shared memory, where lanes in plain order take four.
+__device__ inline int
+place_of_lane(int lanes)
+{
+    int lane = static_cast<int>(threadIdx.x) % 32;
+    return lanes == 8 ? lane / 2 % 8 : lane % 2 + lane / 16 * 2;
+}
+
 // A thread's share of the tile: sums[i][j] is at row(i), column(j) of it. The threads are 2 x 4
 // warps of 8 x 4 lanes or, of a tile of few rows, 1 x 8 of 4 x 8; each makes quads x quads of 4
 // x 4.
@@ -31,13 +41,13 @@ template <int kTileM, int kTileN> struct share {
 
     __device__ static int row(int i)
     {
-        int warp = threadIdx.x / 32 / kWarpsN, lane = threadIdx.x % 32 / kLanesN;
+        int warp = static_cast<int>(threadIdx.x) / 32 / kWarpsN, lane = place_of_lane(kLanesM);
         return warp * (kTileM / kWarpsM) + i / kQuad * (kLanesM * kQuad) + lane * kQuad + i % kQuad;
     }
 
     __device__ static int column(int j)
     {
-        int warp = threadIdx.x / 32 % kWarpsN, lane = threadIdx.x % kLanesN;
+        int warp = static_cast<int>(threadIdx.x) / 32 % kWarpsN, lane = place_of_lane(kLanesN);
         return warp * (kTileN / kWarpsN) + j / kQuad * (kLanesN * kQuad) + lane * kQuad + j % kQuad;
     }
 };
