@@ -17,6 +17,9 @@ HALF_MARKS = {
 }  # fmt: skip
 F32_MARK = 0.85
 TF32_MARK = 0.94
+# What training of small networks is made of: rows in a batch, layers of (in, out).
+BATCHES = (32, 256, 4096)
+LAYERS = ((784, 512), (512, 512))
 
 
 def operand(rows: int, columns: int, lead: tuple[int, ...], order: str, dtype: Any) -> Any:
@@ -64,6 +67,16 @@ def product(
     return Case("gemm", SUFFIX[dtype], shape, make, flops=flops, words=words, ratio=mark)
 
 
+def of_networks() -> Iterator[Case]:
+    """A layer forward, and the gradients of its weights and, but in the first one, its inputs."""
+    for batch in BATCHES:
+        for fan_in, fan_out in LAYERS:
+            yield product(F32, batch, fan_out, fan_in, act="relu", mark=F32_MARK)
+            yield product(F32, fan_in, fan_out, batch, "cr", mark=F32_MARK)
+        fan_in, fan_out = LAYERS[-1]
+        yield product(F32, batch, fan_in, fan_out, "rc", mark=F32_MARK)
+
+
 def cases() -> Iterator[Case]:
     for order in ("rr", "rc", "cr", "cc"):
         yield product(BF16, 4096, 4096, 4096, order, mark=1.0)
@@ -86,3 +99,4 @@ def cases() -> Iterator[Case]:
     yield product(BF16, 8192, 8192, 8192, mark=1.0)
     yield product(BF16, 4096, 4096, 1024, act="relu", mark=1.02)
     yield product(BF16, 4096, 4096, 1024, act="gelu")
+    yield from of_networks()

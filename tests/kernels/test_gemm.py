@@ -34,9 +34,9 @@ SIZES = [
     (1, 300, 300), (300, 1, 300), (300, 300, 1),
     (2, 3, 5000),  # a long sum
 ]  # fmt: skip
-# Kernels that take rows and addresses on 16 bytes alone; and one that takes large sizes alone.
+# Kernels that take rows and addresses on 16 bytes alone; and those that do not take all sizes.
 ALIGNED = ("mma", "wgmma")
-LARGE = ("padded", "wgmma_tf32", "turned_tf32")
+SOME_SIZES = ("padded", "wgmma_tf32", "turned_tf32", "split")
 # Of a library, which does not do all that the row says; it has tests of its own.
 LIBRARY = ("lt",)
 # Those that run where the caller allows tf32 alone, and what that may cost: each operand is rounded
@@ -73,7 +73,7 @@ def kernels_of(dtype: str, device: str) -> list[str]:
     built = row["built"]
     found = [k["id"] for k in row["kernels"] if k["backend"] == device and dtype in built[k["id"]]]
     there = {"blas": blas_is_there, "wgmma": lambda: torch.cuda.get_device_capability() == (9, 0)}
-    apart = LARGE + LIBRARY
+    apart = SOME_SIZES + LIBRARY
     return [k for k in found if k not in apart and (k not in there or there[k]())]
 
 
@@ -128,8 +128,17 @@ def test_layouts(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
         check(a, b, dtype, what=f"{first} {second}")
 
 
-# Large tiles, some cut; few rows, and few tiles, whose k is in parts: 16, 15, 12, 3.
-F32_SIZES = [(1500, 1541, 147), (13, 1030, 2048), (16, 300, 1935), (300, 260, 1536), (70, 72, 390)]
+# Large tiles, some cut; halves of them; few rows, and few tiles, whose k is in parts, the last one
+# shorter: 16, 14, 12, 3.
+F32_SIZES = [
+    (1500, 1541, 147), (4000, 510, 40), (13, 1030, 2048), (16, 300, 1935), (300, 260, 1536),
+    (70, 72, 390),
+]  # fmt: skip
+# Clusters of 8, 4, 2 and 1, tiles of each size, whole and cut, parts of k without any.
+SPLIT_SIZES = [
+    (32, 512, 784), (33, 500, 515), (256, 512, 512), (500, 260, 400), (300, 263, 100),
+    (784, 512, 32), (1000, 999, 200), (17, 33, 20), (64, 64, 4100),
+]  # fmt: skip
 
 
 @pytest.mark.gpu
@@ -141,6 +150,90 @@ def test_f32_by_tiles_and_parts(first: str, second: str) -> None:
     for m, n, k in F32_SIZES:
         a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
         check(a, b, "f32", kernel="fma", what=f"{first} {second}")
+
+
+def has_split() -> None:
+    built = importlib.import_module("aicf_cuda.gemm").capability["built"]
+    if not built["split"] or torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("gpu: split was not built, or not for this GPU")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-split")
+@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_split_of_all_layouts(first: str, second: str) -> None:
+    has_split()
+    for m, n, k in SPLIT_SIZES:
+        a, b = matrix((m, k), "f32", "cuda", first, 1), matrix((k, n), "f32", "cuda", second, 2)
+        check(a, b, "f32", kernel="split", what=f"{first} {second}")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-split")
+@pytest.mark.parametrize("sizes", [(40, 136, 72), (33, 50, 515), (300, 260, 30)], ids=str)
+def test_epilogues_of_split(sizes: tuple[int, int, int]) -> None:
+    """The out may be c, at any address and pitch."""
+    has_split()
+    m, n, k = sizes
+    a, b = random((m, k), "f32", "cuda", seed=1), random((k, n), "f32", "cuda", seed=2)
+    bias = random((n,), "f32", "cuda", seed=3)
+    for i, act in enumerate(("none", "relu", "gelu")):
+        layout = ("dense", "pitched", "odd")[i]
+        c = random((m, n), "f32", "cuda", layout, seed=4)
+        out = empty((m, n), "f32", "cuda", layout).fill_(math.nan)
+        more: dict[str, Any] = {"alpha": -1.5, "act": act, "kernel": "split"}
+        check(a, b, "f32", out=out, **more)
+        check(a, b, "f32", bias=bias, c=c, beta=0.5, out=out, **more)
+        call("gemm", "f32", a, b, bias, c, c, beta=0.5, **more)
+        assert torch.equal(out, c)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-split", "KERNELS-gemm-bits")
+def test_batches_of_split_have_the_same_bits_at_every_run() -> None:
+    has_split()
+    for first, second in [((3,), (3,)), ((2, 1), (1, 3)), ((), (5,))]:
+        a = random((*first, 40, 300), "f32", "cuda", seed=1)
+        b = random((*second, 70, 300), "f32", "cuda", seed=2).mT
+        check(a, b, "f32", kernel="split")
+        want = torch.empty((*np.broadcast_shapes(first, second), 40, 70), device="cuda")
+        call("gemm", "f32", a, b, None, None, want, kernel="split")
+        for _ in range(20):
+            out = torch.full_like(want, math.nan)
+            call("gemm", "f32", a, b, None, None, out, kernel="split")
+            assert torch.equal(out, want)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-split")
+def test_split_reads_what_the_launch_before_it_wrote() -> None:
+    """A chain, launched and captured, whose launches overlap."""
+    has_split()
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    x = random((32, 512), "f32", "cuda", seed=1)
+    w = random((512, 512), "f32", "cuda", seed=2)
+    outs = [torch.empty_like(x) for _ in range(8)]
+
+    def chain() -> None:
+        y = x
+        for out in outs:
+            assert gemm.gemm_f32(y, w, None, None, out, alpha=0.04, kernel="split")
+            y = out
+
+    y = x.double()
+    for _ in outs:
+        y = 0.04 * (y @ w.double())
+    graph = torch.cuda.CUDAGraph()
+    chain()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        chain()
+    for run in (graph.replay, chain) * 5:
+        for out in outs:
+            out.fill_(math.nan)
+        run()
+        assert bool(((outs[-1] - y).abs() <= 1e-4 * y.abs().max()).all())
 
 
 # Tiles of all sizes, whole and cut, more slabs than stages, a vector.
