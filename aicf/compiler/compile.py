@@ -21,9 +21,12 @@ from aicf.backend.base import AicfBackend
 from aicf.compiler.compiled import Cache, Entry
 from aicf.compiler.executable import Executable, Made, choice_of
 from aicf.compiler.fingerprint import NoFingerprint, fingerprint, sources
+from aicf.compiler.ir import packed
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.keeping import Packed, pack_records
+from aicf.compiler.kernels import files
+from aicf.compiler.kernels.database import default_folder
 from aicf.compiler.kernels.request import Request
 from aicf.compiler.kernels.selector import Selector, module_digest
 from aicf.compiler.kernels.store import FILE, Store
@@ -60,12 +63,7 @@ def compile(
         _frozen(source, frozen, params or {}), _constants(source, constants or {}),
         _passes(passes), selector or Selector(runs.info, _store(cache)),
     )  # fmt: skip
-    kept = None if cache is False else Cache(folder)
-    try:
-        made = _made(asked, kept)
-    finally:
-        if kept is not None:
-            kept.close()
+    made = _made(asked, None) if cache is False else _made_or_kept(asked, folder)
     found = Executable(made, runs, params=params, constants=constants, **options)
     made.seconds["all"] = time.perf_counter() - start
     collected = _collector.get()
@@ -230,6 +228,15 @@ def _identity(passes: Any) -> Any:
     return [type(passes), passes.passes, passes.verify, passes.trial, passes.budget]
 
 
+def _made_or_kept(asked: _Asked, folder: Path | None) -> Made:
+    folder = folder if folder is not None else default_folder()
+    files.recall(folder)
+    with Cache(folder) as cache:
+        made = _made(asked, cache)
+    files.keep(folder)
+    return made
+
+
 def _made(asked: _Asked, cache: Cache | None) -> Made:
     key = asked.key() if cache else None
     entry = cache.get(key) if cache and key else None
@@ -286,19 +293,20 @@ def _digests(graph: Graph) -> dict[str, str]:
 def _entry(made: Made) -> Entry:
     records = pack_records(made.records)
     digests = _digests(made.graph)
-    return Entry(made.graph.text(), digests, made.chosen, records=records, data=made.data)
+    bound = packed.pack(made.bound()) if made.sizes else ""
+    return Entry(packed.pack(made.graph), digests, made.chosen, bound, records, made.data)
 
 
 def _restored(entry: Entry, asked: _Asked) -> Made | None:
     """None where it is not what this process would make: as if it were not there."""
-    table = asked.source.table
+    graph = packed.unpack(entry.graph, asked.source.table)
     try:
-        graph = Graph.parse(entry.graph, table)
-        if _digests(graph) != entry.ops:
+        if graph is None or _digests(graph) != entry.ops:
             return None
-    except (ValueError, LookupError):
+    except LookupError:  # of an op that the table does not have
         return None
     made = Made(asked.source, graph, asked.sizes, asked.selector, frozenset(asked.frozen))
+    made.packed = entry.bound
     made.records, made.data = Packed(entry.records), dict(entry.data)
     made.chosen = dict(entry.choices)
     made.is_kept = True

@@ -19,7 +19,7 @@ from typing import Any
 from aicf.compiler.kernels.database import Database, default_folder, transaction
 
 # Its number changes with the columns and with what they mean.
-FILE = "compiled-1.sqlite"
+FILE = "compiled-2.sqlite"
 
 ROWS = 512  # the least used go
 LARGEST = 64 << 20  # bytes of an entry: a larger one is not kept
@@ -40,13 +40,15 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`graph` is the text of what was optimised, void without `ops`, digests of its ops' modules;
-    `choices` are kernels by the call, for the sizes of the key; `data` has constants that passes
+    """`graph` is what was optimised, as `ir.packed` has it, void without `ops`, digests of its ops'
+    modules; `bound` the same for the sizes of the key, "" where it has no symbols or there are no
+    sizes; `choices` are kernels by the call, for these sizes; `data` has constants that passes
     made, by name. Records are unpacked when they are asked for."""
 
     graph: str
     ops: Mapping[str, str]
     choices: Mapping[str, str]
+    bound: str = ""
     records: bytes = b""
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -54,6 +56,7 @@ class Entry:
         """None of one that is too large."""
         head = {
             "graph": self.graph, "ops": dict(self.ops), "choices": dict(self.choices),
+            "bound": self.bound,
         }  # fmt: skip
         packed = json.dumps(head, separators=(",", ":")).encode()
         data = _packed(self.data)
@@ -71,8 +74,8 @@ class Entry:
                 return None
             found = json.loads(head)
             return cls(
-                str(found["graph"]), dict(found["ops"]), dict(found["choices"]), records,
-                _unpacked(data),
+                str(found["graph"]), dict(found["ops"]), dict(found["choices"]),
+                str(found["bound"]), records, _unpacked(data),
             )  # fmt: skip
         except (ValueError, TypeError, LookupError):
             return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from aicf.compiler.ir import packed
 from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node
 from aicf.compiler.kernels.registry import NoKernel
@@ -33,9 +34,16 @@ class Made:
     chosen: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     is_kept: bool = False  # it was found on disk
+    packed: str = ""  # what was kept of the graph for `sizes`
+    of_sizes: Graph | None = None  # the same, once somebody asked for it
 
     def bound(self) -> Graph:
-        return self.graph.bind(self.sizes) if self.sizes else self.graph
+        """For the sizes that it was compiled for."""
+        if self.of_sizes is None and self.packed:
+            self.of_sizes = packed.unpack(self.packed, self.graph.table)
+        if self.of_sizes is None:
+            self.of_sizes = self.graph.bind(self.sizes) if self.sizes else self.graph
+        return self.of_sizes
 
 
 class Executable(ExecutorV2):
@@ -56,6 +64,13 @@ class Executable(ExecutorV2):
             selector=cast("Selector", _Known(made)), **options,
         )  # fmt: skip
         self._is_loading = False
+
+    def placed(self, graph: Graph) -> Graph:
+        """What was kept was checked before it was, by the same compiler for the same device."""
+        return graph if self.made.is_kept else super().placed(graph)
+
+    def bound_graph(self, sizes: Mapping[str, int]) -> Graph:
+        return self.made.bound() if sizes == self.made.sizes else super().bound_graph(sizes)
 
     def load(self, name: str, array: Any) -> None:
         self._check_frozen(name)
@@ -90,7 +105,7 @@ class Executable(ExecutorV2):
         if self.last is not None:
             return self.last.graph
         is_known = self.made.sizes or not self.graph.symbols
-        return self.graph.bind(self.made.sizes) if is_known else None
+        return self.made.bound() if is_known else None
 
     @property
     def plan(self) -> Any:

@@ -12,12 +12,14 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+
+from aicf.compiler.kernels import files
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _COMPILER = str(Path(__file__).parent)
@@ -39,13 +41,18 @@ def fingerprint(*things: Any) -> str:
 @functools.cache
 def sources() -> str:
     """Of the compiler itself, which another version has otherwise; but not of what shows it."""
-    found = hashlib.blake2b(digest_size=16)
-    for folder, inside, files in os.walk(_COMPILER):
+    paths: list[str] = []
+    for folder, inside, names in os.walk(_COMPILER):
         inside[:] = sorted(n for n in inside if n not in ("report", "__pycache__"))
-        for name in sorted(n for n in files if n.endswith(".py")):
-            path = os.path.join(folder, name)
-            with open(path, "rb") as file:
-                found.update(os.path.relpath(path, _COMPILER).encode() + b"\0" + file.read())
+        paths += [os.path.join(folder, n) for n in sorted(names) if n.endswith(".py")]
+    return files.digest_of(_COMPILER, paths, lambda: _content(paths))
+
+
+def _content(paths: Sequence[str]) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        with open(path, "rb") as file:
+            found.update(os.path.relpath(path, _COMPILER).encode() + b"\0" + file.read())
     return found.hexdigest()
 
 
@@ -73,7 +80,7 @@ def _inside(x: Any) -> list[Any]:
     match x:
         case tuple() | list():
             return [*x, len(x)]
-        case Mapping():
+        case dict():
             return [*x.items(), len(x)]
         case set() | frozenset():
             return sorted(x, key=repr)
@@ -89,6 +96,8 @@ def _inside(x: Any) -> list[Any]:
             return _of_class(x)
         case ModuleType():
             return [x.__name__, str(getattr(x, "__version__", ""))]
+    if hasattr(x, "items") and isinstance(x, Mapping):  # to ask it of each class costs most
+        return [*x.items(), len(x)]
     if hasattr(x, "tobytes") and hasattr(x, "dtype"):
         return [str(x.dtype), tuple(x.shape), x.tobytes()]
     return _of_object(x)
@@ -155,8 +164,13 @@ def _is_of_library(module: str | None) -> bool:
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None:
         return module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
-    places = (sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return any(Path(path).is_relative_to(place) for place in places)
+    return any(Path(path).is_relative_to(place) for place in _places())
+
+
+@functools.cache
+def _places() -> list[str]:
+    """Where libraries lie."""
+    return [sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")]
 
 
 # ---- objects -------------------------------------------------------------------------------------

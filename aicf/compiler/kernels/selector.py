@@ -6,17 +6,17 @@ A choice is asked for once a request and kept; an executor that replays prepared
 from __future__ import annotations
 
 import bisect
-import functools
-import hashlib
+import importlib.util
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from aicf.backend.device import Device
 from aicf.table import Row
 
+from . import files
 from .cost import work_of
 from .key import Hard, Soft, Subject
 from .record import Record
@@ -217,13 +217,10 @@ def _share(measured: list[tuple[float, float]] | None, best: float, place: int) 
 
 
 def module_digest(row: Row) -> str:
-    """Of the op's built module: its kernels' code for every arch, its guards and its row."""
-    path = row.module.__file__
+    """Of the op's built module: its kernels' code for every arch, its guards and its row. It need
+    not be loaded for that."""
+    name = f"{row.package}.{row.name}"
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    path = spec.origin if spec is not None else row.module.__file__
     assert path is not None
-    return _digest(path, Path(path).stat().st_mtime_ns)
-
-
-@functools.cache
-def _digest(path: str, _changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return files.digest(path)

@@ -91,12 +91,11 @@ class ExecutorV2:
             if word not in _WORDS[name]:
                 known = ", ".join(_WORDS[name])
                 raise ValueError(f"{name} is {word!r}, and may be {known}")
-        graph = graph.place(backend.device)
-        graph.verify()
+        self.backend, self.mode, self.outputs = backend, mode, outputs
+        self.graph = graph = self.placed(graph)
         for value in graph.params:
             if any(value.type.symbols):
                 raise ValueError(f"param {value!r} has no size: bind the graph to one")
-        self.graph, self.backend, self.mode, self.outputs = graph, backend, mode, outputs
         self.inputs: Inputs = inputs
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
@@ -123,6 +122,16 @@ class ExecutorV2:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("an executor is not copied or pickled: it has calls; its graph can be")
+
+    def placed(self, graph: Graph) -> Graph:
+        """A graph of its own on the backend's device, that is one."""
+        found = graph.place(self.backend.device)
+        found.verify()
+        return found
+
+    def bound_graph(self, sizes: Mapping[str, int]) -> Graph:
+        """The graph for values of its symbols."""
+        return self.graph.bind(sizes) if sizes else self.graph
 
     # ---- params --------------------------------------------------------------------------------
 
@@ -252,7 +261,7 @@ class ExecutorV2:
         return bound
 
     def bound_to(self, sizes: Mapping[str, int], stream: Any, make: Any) -> Bound:
-        graph = self.graph.bind(sizes) if sizes else self.graph
+        graph = self.bound_graph(sizes)
         backend = self.backend if stream is None else self.backend.on(stream)
         return Bound(graph, name_of(sizes), backend, make)
 
