@@ -88,6 +88,9 @@ plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s)
         return false;
     }
     int64_t machine = rows::multiprocessors() * (Form::kBlocks / Form::kLaunches);
+    if (Form::kBlocks > 1) {
+        prefer_shared(kernel); // the launch says what is wrong
+    }
     s.parts = 1;
     while (s.parts < rows::kClusterBlocks &&
            (packs > s.parts * Form::kMost || shape.count * 2 * s.parts <= machine)) {
@@ -96,7 +99,9 @@ plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s)
     int64_t most = machine;
     if (s.parts > 1) {
         most = parts::clusters_at_once<Form>(kernel, {s.parts, kThreads, Form::kShared, {}});
-        most = most > Form::kLaunches ? most / Form::kLaunches : 1;
+        if (Form::kLaunches > 1 && most > machine / s.parts) {
+            most = machine / s.parts;
+        }
     }
     s.teams = teams_for(shape, item, most);
     int64_t lines = ceil_div(ceil_div(packs, s.parts), rows::kLinePacks);
@@ -115,12 +120,6 @@ template <typename Form, typename... P>
 aicf_status
 launch(void (*kernel)(P...), const plan &s, aicf_stream stream, typename exactly<P>::type... args)
 {
-    if (Form::kLaunches > 1) {
-        aicf_status status = prefer_shared(kernel);
-        if (status.kind) {
-            return status;
-        }
-    }
     return parts::launch(
         kernel, s.teams, {s.parts, static_cast<unsigned>(s.threads), Form::kShared, stream},
         args...);
