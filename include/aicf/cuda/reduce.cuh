@@ -135,8 +135,10 @@ time_of(int64_t blocks, int threads, int64_t units, int bytes)
     return block > whole ? block : whole;
 }
 
-// What a second launch adds to that.
+// What a second launch adds to that, and how much longer it is where a block has parts of lines.
 constexpr double kSecondLaunch = 1300;
+constexpr double kHalfLines = 1.1;
+constexpr int kLine = 128; // bytes
 
 // ---- launches -----------------------------------------------------------------------------------
 
@@ -191,6 +193,7 @@ launch_columns(const job &j, int size, int64_t *splits)
     }
     c.split = {1, p.length};
     double alone = time_of(c.column_blocks, threads, p.length * c.width, bytes);
+    alone *= c.width * bytes < kLine && c.column_blocks > 1 ? kHalfLines : 1;
 
     // With splits: blocks as wide as they can be.
     int width = power_from(c.units, kWarp);
