@@ -1,11 +1,13 @@
 // conv2d on CUDA without matrix units: `direct` for depthwise convolutions, `igemm` for all others;
-// any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh).
+// any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh; in f32 threes.cuh).
 #define AICF_OP conv2d
 
 #include <aicf_ops/conv2d.h>
 
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_fma.cuh>
+
+#include "threes.cuh"
 
 namespace aicf::conv2d {
 
@@ -20,7 +22,14 @@ template <typename T>
 aicf_status
 run_igemm(const aicf_conv &c, aicf_stream stream)
 {
-    return launch_multiplied(problem_of<T>(c, false), stream);
+    bool done = false;
+    if constexpr (std::is_same_v<T, float>) {
+        aicf_status status = threes::launch(c, done, stream);
+        if (status.kind) {
+            return status;
+        }
+    }
+    return done ? aicf_ok() : launch_multiplied(problem_of<T>(c, false), stream);
 }
 
 } // namespace aicf::conv2d

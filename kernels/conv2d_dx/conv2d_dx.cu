@@ -1,12 +1,14 @@
 // The input gradient of conv2d on CUDA without matrix units, one launch for each phase of the
 // strides: `direct` for depthwise convolutions, `igemm` for all others; any strides (see
-// aicf/cuda/conv_direct.cuh and conv_fma.cuh).
+// aicf/cuda/conv_direct.cuh and conv_fma.cuh; in f32 ../conv2d/threes.cuh).
 #define AICF_OP conv2d_dx
 
 #include <aicf_ops/conv2d_dx.h>
 
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_fma.cuh>
+
+#include "../conv2d/threes.cuh"
 
 namespace aicf::conv2d_dx {
 
@@ -24,8 +26,16 @@ aicf_status
 run_igemm(const aicf_conv *phase, void *stream)
 {
     aicf_conv c = *phase;
+    bool done = false;
     aicf_conv_trim(&c);
-    return launch_multiplied(problem_of<T>(c, false), static_cast<aicf_stream>(stream));
+    if constexpr (std::is_same_v<T, float>) {
+        aicf_status status = threes::launch(c, done, static_cast<aicf_stream>(stream));
+        if (status.kind) {
+            return status;
+        }
+    }
+    return done ? aicf_ok()
+                : launch_multiplied(problem_of<T>(c, false), static_cast<aicf_stream>(stream));
 }
 
 } // namespace aicf::conv2d_dx

@@ -101,6 +101,11 @@ CONVS = [
     Conv((2, 8, 7, 9), (8, 8, 3, 3), (4, 5), (2, 2), (3, 2)),  # strides above the windows
     Conv((1, 8, 6, 6), (8, 8, 2, 2), (2, 2), (0, 0), (2, 2)),  # phases without a tap
     Conv((1, 8, 12, 12), (8, 8, 3, 3), (4, 6), (4, 3), (2, 4)),
+    Conv((9, 16, 14, 14), (32, 16, 3, 3), pad=(1, 1)),  # windows of 3 x 3 at every element, f32
+    Conv((3, 33, 14, 7), (20, 33, 3, 3), pad=(1, 1)),  # cut sets of channels
+    Conv((5, 7, 9, 21), (13, 7, 3, 3)),  # cut outputs, rows and strips
+    Conv((2, 5, 3, 61), (9, 5, 3, 3), pad=(2, 2)),  # few rows of many strips
+    Conv((40, 18, 7, 7), (64, 18, 3, 3), pad=(1, 1)),  # images together
 ]
 PADDED = [
     Conv((2, 8, 5, 6), (8, 8, 3, 3), pad=(0, 3)),
