@@ -5,7 +5,7 @@
 
 #include <aicf/tensor.h>
 
-#define AICF_BACKEND_VERSION 4
+#define AICF_BACKEND_VERSION 5
 
 typedef struct aicf_stream_s *aicf_stream; /* the backend's own handle, never looked into */
 
@@ -83,6 +83,12 @@ typedef struct aicf_backend {
     aicf_status (*launch_graph)(aicf_device device, aicf_stream stream, aicf_graph graph);
     /* Also while it runs: it then runs to its end. */
     aicf_status (*destroy_graph)(aicf_device device, aicf_graph graph);
+
+    /* Writes bytes of the host to the device's memory, in the order of the stream. They are taken
+       at the call: the host's memory is free when it returns. AICF_UNSUPPORTED: so many, or these
+       places, are only copied, and nothing was done. NULL: all are. */
+    aicf_status (*write)(
+        aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
 } aicf_backend;
 
 #endif

@@ -71,6 +71,13 @@ ring_make(ring **made, const aicf_backend *backend, aicf_device device, int64_t 
     return status;
 }
 
+static aicf_status
+ring_take(feed *f, const aicf_backend *backend, aicf_device device)
+{
+    f->slots = ring_find(device, f->bytes);
+    return f->slots ? aicf_ok() : ring_make(&f->slots, backend, device, f->bytes);
+}
+
 /* ---- feeds ----------------------------------------------------------------------------------- */
 
 static int
@@ -112,8 +119,8 @@ feed_init(
     }
     f->pair = Py_NewRef(pair);
     if (feed_check(f, core, backend, device) == 0) {
-        f->slots = ring_find(device, f->bytes);
-        aicf_status status = f->slots ? aicf_ok() : ring_make(&f->slots, backend, device, f->bytes);
+        f->writes = backend->write != NULL;
+        aicf_status status = f->writes ? aicf_ok() : ring_take(f, backend, device);
         if (raise_unless("capture", core, backend, status) == 0) {
             return 0;
         }
@@ -125,11 +132,12 @@ feed_init(
 bool
 feed_waits(const feed *f)
 {
-    return f->pair && f->slots->at % HALF == 0 && f->slots->recorded[f->slots->at / HALF];
+    const ring *r = f->slots;
+    return r && r->at % HALF == 0 && r->recorded[r->at / HALF];
 }
 
-aicf_status
-feed_queue(feed *f, const aicf_backend *backend, aicf_device device, aicf_stream stream)
+static aicf_status
+copy_queue(feed *f, const aicf_backend *backend, aicf_device device, aicf_stream stream)
 {
     double none;
     ring *r = f->slots;
@@ -146,12 +154,32 @@ feed_queue(feed *f, const aicf_backend *backend, aicf_device device, aicf_stream
     return backend->copy(device, stream, f->copy->tensors[1]->t.data, slot, f->bytes);
 }
 
+/* What is not written is copied, from then on. */
+aicf_status
+feed_queue(feed *f, const aicf_backend *backend, aicf_device device, aicf_stream stream)
+{
+    aicf_status status = {.kind = AICF_UNSUPPORTED};
+    if (f->writes) {
+        status = backend->write(
+            device, stream, f->copy->tensors[1]->t.data, f->copy->tensors[0]->t.data, f->bytes);
+        f->writes = status.kind != AICF_UNSUPPORTED;
+    }
+    if (status.kind == AICF_UNSUPPORTED) {
+        status = f->slots ? aicf_ok() : ring_take(f, backend, device);
+        status = status.kind ? status : copy_queue(f, backend, device, stream);
+    }
+    return status;
+}
+
 aicf_status
 feed_mark(feed *f, const aicf_backend *backend, aicf_device device, aicf_stream stream)
 {
     ring *r = f->slots;
-    int half = r->at / HALF;
+    int half = r ? r->at / HALF : 0;
     aicf_status status = aicf_ok();
+    if (!r) {
+        return status;
+    }
     if (r->at % HALF == HALF - 1) {
         status = backend->record_event(device, stream, r->events[half]);
         r->recorded[half] = status.kind == AICF_OK;
@@ -185,5 +213,5 @@ feed_finish(feed *f, const aicf_backend *backend, aicf_stream last)
     }
     block_drop(f->copy);
     Py_XDECREF(f->pair);
-    *f = (feed){NULL, NULL, 0, NULL};
+    *f = (feed){NULL, NULL, 0, false, NULL};
 }

@@ -97,6 +97,38 @@ context_id(CUcontext context, unsigned long long *id)
     return NOTE(error, "cuCtxGetId");
 }
 
+/* Values for words of memory: written at once, in what was allocated here. */
+static int
+write_word(const CUstreamBatchMemOpParams *one)
+{
+    bool wide = one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    size_t bytes = wide ? 8 : 4;
+    void *to = (void *)(uintptr_t)one->writeValue.address;
+    if ((!wide && one->operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) || (uintptr_t)to % bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (shim_owns(to, bytes)) {
+        memcpy(to, wide ? (const void *)&one->writeValue.value64 : &one->writeValue.value, bytes);
+    }
+    return 0;
+}
+
+static CUresult
+write_words(CUstream stream, unsigned count, CUstreamBatchMemOpParams *values, unsigned flags)
+{
+    int error = shim_enter("cuStreamBatchMemOp");
+    error = error                                  ? error
+            : !shim_bound()                        ? (int)CUDA_ERROR_INVALID_CONTEXT
+            : count == 0 || count >= 256           ? (int)CUDA_ERROR_INVALID_VALUE
+            : shim_capturing((cudaStream_t)stream) ? (int)CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                   : 0;
+    for (unsigned i = 0; i < count && !error; i++) {
+        error = write_word(&values[i]);
+    }
+    return (CUresult)shim_note(
+        error, "cuStreamBatchMemOp", "count=%u stream=%p flags=%u", count, (void *)stream, flags);
+}
+
 /* What the driver asks of any map: an address and strides in 16 bytes. */
 static int
 refuse_map(unsigned rank, const void *address, const cuuint64_t *strides)
@@ -160,6 +192,7 @@ static const struct {
     CALL("cuCtxGetDevice", current),
     CALL("cuLaunchKernel", shim_launch),
     CALL("cuGraphLaunch", shim_launch_graph),
+    CALL("cuStreamBatchMemOp", write_words),
     CALL("cuCtxGetId", context_id),
     CALL("cuKernelGetFunction", shim_function),
     CALL("cuLaunchKernelEx", shim_launch_with),

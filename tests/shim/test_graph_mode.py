@@ -31,7 +31,8 @@ HEAD = """
         return run
 
     def calls():
-        kept = ("cudaMemcpyAsync", "cudaGraphLaunch", "cudaGraphInstantiate", "cudaGraphExecUpdate",
+        kept = ("cudaMemcpyAsync", "cuStreamBatchMemOp", "cudaGraphLaunch",
+                "cudaGraphInstantiate", "cudaGraphExecUpdate",
                 "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
         return [line.name for line in shim.lines() if "node" not in line.words
                 and (line.name.startswith("cudaLaunch") or line.name in kept)]
@@ -40,7 +41,7 @@ HEAD = """
 
 @pytest.mark.promise("COMPILER-graph-first-call")
 def test_a_capture_is_the_first_that_a_process_does(over: Over, ops: list[str]) -> None:
-    """Nothing runs before or beside it, and from then on a run is one copy of its numbers and one
+    """Nothing runs before or beside it, and from then on a run is one write of its numbers and one
     launch: nobody is waited for."""
     found = over(
         HEAD
@@ -62,7 +63,7 @@ def test_a_capture_is_the_first_that_a_process_does(over: Over, ops: list[str]) 
     first, seen, nodes, steps, reasons, failed = found
     assert [name for name in first if name.startswith("cudaLaunch")] == []
     assert "cudaGraphLaunch" not in first
-    assert seen == [["cudaMemcpyAsync", "cudaGraphLaunch"]] * 3
+    assert seen == [["cuStreamBatchMemOp", "cudaGraphLaunch"]] * 3
     assert nodes == steps == 3
     assert (reasons, failed) == ({}, [])
 
@@ -89,7 +90,7 @@ def test_inputs_and_weights_that_are_others(over: Over, ops: list[str]) -> None:
     """
     )
     seen, reasons, failed, nodes = found
-    copied = ["cudaMemcpyAsync", "cudaMemcpyAsync", "cudaGraphLaunch"]
+    copied = ["cudaMemcpyAsync", "cuStreamBatchMemOp", "cudaGraphLaunch"]
     assert seen[4] == seen[5] == copied
     assert all(names[-1] == "cudaGraphLaunch" for names in seen)
     updated = [any(name.startswith("cudaGraphExec") for name in names) for names in seen]

@@ -53,8 +53,58 @@ for given, used in ((None, 1), (0, 1), (7, 7)):
 
 
 @pytest.mark.promise("GRAPH-feed")
-def test_what_is_fed_is_that_of_each_launch(over: Over, ops: list[str]) -> None:
-    """Written over at once, many launches in flight; the copy comes first, on their stream."""
+@pytest.mark.parametrize(
+    "count, offset, refused, written",
+    [(3, 4, 0, True), (64, 0, 0, True), (65, 0, 0, False), (4, 0, 801, False)],
+)
+def test_what_is_fed_is_that_of_each_launch(
+    over: Over, ops: list[str], count: int, offset: int, refused: int, written: bool
+) -> None:
+    """Written over at once, many launches in flight; a few words go with the commands, what is more
+    or refused is copied; on the launch's stream, and first."""
+    over(
+        HEAD
+        + f"""
+count, offset, refused, written = {count}, {offset}, {refused}, {written}
+"""
+        + """
+import numpy as np
+memory, seen = aicf_rt.empty((66,), "f32", "cuda"), aicf_rt.empty((count,), "f32", "cuda")
+numbers = aicf_rt.view(memory, (count,), offset=offset)
+out, host = np.zeros(count, np.float32), np.zeros(count, np.float32)
+graph = aicf_rt.capture([(numbers, seen)], feed=(host, numbers))
+assert graph.feed == (host, numbers) or graph.feed[0] is host
+asked = 0
+for i in range(100):
+    host[:] = i + np.arange(count)
+    shim.reset()
+    if refused:
+        shim.fails("cuStreamBatchMemOp", refused)
+    stream = 7 if i % 3 else None
+    graph.launch(stream)
+    host[:] = -1
+    lines = shim.lines("cuStreamBatchMemOp", "cudaMemcpyAsync", "cudaGraphLaunch")
+    lines = [line for line in lines if "node" not in line.words]
+    asked += sum(line.name == "cuStreamBatchMemOp" for line in lines)
+    fed, launch = [line for line in lines if line.words["error"] == "0"]
+    assert fed.name == ("cuStreamBatchMemOp" if written else "cudaMemcpyAsync"), fed.text
+    assert launch.name == "cudaGraphLaunch"
+    assert fed.stream == launch.stream == (7 if stream else 1)
+    assert written or fed.words["bytes"] == str(4 * count)
+    # Nothing is waited for but, now and then, a launch of long ago.
+    assert shim.count(b"cudaEventSynchronize") <= (0 if written else 2)
+    assert not {"cudaStreamSynchronize", "cudaDeviceSynchronize"} & set(kinds())
+    assert shim.last_error() == 0
+    aicf_rt.copy(seen, out)
+    assert out.tolist() == [i + k for k in range(count)], (i, out)
+assert asked == 100 if written else asked <= 2, asked  # what was refused is not asked for again
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-feed")
+def test_what_is_fed_from_threads(over: Over, ops: list[str]) -> None:
+    """A thread that never used the device before; a failure is told, and the graph goes on."""
     over(
         HEAD
         + """
@@ -62,35 +112,43 @@ import numpy as np
 numbers, seen = aicf_rt.empty((4,), "f32", "cuda"), aicf_rt.empty((4,), "f32", "cuda")
 out, host = np.zeros(4, np.float32), np.zeros(4, np.float32)
 graph = aicf_rt.capture([(numbers, seen)], feed=(host, numbers))
-assert graph.feed == (host, numbers) or graph.feed[0] is host
-for i in range(100):
+for i in range(5):
     host[:] = i
     shim.reset()
-    stream = 7 if i % 3 else None
-    graph.launch(stream)
-    host[:] = -1
-    names = [line.name for line in shim.lines("cudaMemcpyAsync", "cudaGraphLaunch")]
-    assert names == ["cudaMemcpyAsync", "cudaMemcpyAsync", "cudaGraphLaunch"], names
-    fed = shim.lines("cudaMemcpyAsync")[0]
-    assert fed.stream == (7 if stream else 1) and fed.words["bytes"] == "16"
-    # Nothing is waited for but, now and then, a launch of long ago.
-    assert shim.count(b"cudaEventSynchronize") <= 2
-    assert not {"cudaStreamSynchronize", "cudaDeviceSynchronize"} & set(kinds())
+    thread = threading.Thread(target=graph.launch)
+    thread.start()
+    thread.join()
+    assert shim.count(b"cuStreamBatchMemOp") and not shim.count(b"cudaEventRecord")
     aicf_rt.copy(seen, out)
-    assert out.tolist() == [i] * 4, (i, out)
+    assert out.tolist() == [i] * 4
+shim.reset()
+shim.fails("cuStreamBatchMemOp", 719)
+try:
+    graph.launch()
+except aicf_rt.CudaLost as e:
+    assert str(e).startswith("launch: cudaErrorLaunchFailure (719)"), e
+else:
+    raise AssertionError
+assert shim.count(b"cudaGraphLaunch") == 0 and shim.last_error() == 0
+shim.reset()
+host[:] = 9
+graph.launch()
+aicf_rt.copy(seen, out)
+assert out.tolist() == [9] * 4 and shim.count(b"cuStreamBatchMemOp") == 1
 """
     )
 
 
 @pytest.mark.promise("GRAPH-feed")
 def test_a_slot_is_not_written_before_its_copy_is_made(over: Over, ops: list[str]) -> None:
-    """Between two copies from one place lies an event behind the first, which was waited for."""
+    """Of what is too large to be written: between two copies from one place lies an event behind
+    the first, which was waited for."""
     over(
         HEAD
         + """
 import numpy as np
-numbers, seen = aicf_rt.empty((4,), "f32", "cuda"), aicf_rt.empty((4,), "f32", "cuda")
-host = np.zeros(4, np.float32)
+numbers, seen = aicf_rt.empty((99,), "f32", "cuda"), aicf_rt.empty((99,), "f32", "cuda")
+host = np.zeros(99, np.float32)
 
 def check(log):
     recorded, waited, used = {}, set(), {}

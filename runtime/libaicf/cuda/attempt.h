@@ -30,6 +30,10 @@ aicf_status cuda_record_event(aicf_device device, aicf_stream stream, aicf_event
 aicf_status cuda_elapsed(aicf_device device, aicf_event from, aicf_event to, double *seconds);
 aicf_status cuda_destroy_event(aicf_device device, aicf_event event);
 
+/* write.c */
+aicf_status
+cuda_write(aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
+
 /* graph.c */
 aicf_status cuda_begin_graph(aicf_device device, aicf_stream stream);
 aicf_status cuda_end_graph(

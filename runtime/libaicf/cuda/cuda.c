@@ -318,4 +318,5 @@ const aicf_backend aicf_backend_cuda = {
     .spoiled_graph = cuda_spoiled_graph,
     .launch_graph = cuda_launch_graph,
     .destroy_graph = cuda_destroy_graph,
+    .write = cuda_write,
 };

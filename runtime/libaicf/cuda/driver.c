@@ -51,6 +51,9 @@ open_locked(void)
     driver found;
     cudaError_t before = cudaPeekAtLastError();
     if (find_all(&found)) {
+        if (!find("cuStreamBatchMemOp", &found.write)) {
+            found.write = NULL;
+        }
         table = found;
         atomic_store_explicit(&opened, &table, memory_order_release);
     } else if (before == cudaSuccess) {

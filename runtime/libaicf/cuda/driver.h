@@ -21,6 +21,9 @@ typedef struct driver {
         const CUlaunchConfig *config, CUfunction function, void **args, void **extra);
     CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
     CUresult (*launch_graph)(CUgraphExec graph, CUstream stream);
+    /* NULL: the driver has no such call. */
+    CUresult (*write)(
+        CUstream stream, unsigned count, CUstreamBatchMemOpParams *values, unsigned flags);
     CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
     CUresult (*get_device)(CUdevice *device, int ordinal);
     CUresult (*get_state)(CUdevice device, unsigned *flags, int *active);
