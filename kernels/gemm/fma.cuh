@@ -7,6 +7,7 @@
 
 #include "thin_packs.cuh"
 #include "tiles.cuh"
+#include "wide.cuh"
 
 #include <aicf/cuda/ptx.cuh>
 
@@ -373,7 +374,8 @@ launch_fma(const problem<float> &p, void *workspace, aicf_stream stream)
     bool fills = p.M > 64 && p.N > 64 &&
                  large * parts_of(p, large, processors) >= processors - processors / 32;
     if (p.M > 64 && fills_halves(p, processors)) {
-        return launch_fma_parts<128, 64>(p, processors, workspace, stream);
+        return takes_wide(p) ? launch_wide(p, stream)
+                             : launch_fma_parts<128, 64>(p, processors, workspace, stream);
     }
     return fills ? launch_fma_parts<128, 128>(p, processors, workspace, stream)
                  : launch_fma_parts<64, 64>(p, processors, workspace, stream);

@@ -8,10 +8,9 @@
 #ifndef AICF_GEMM_SPLIT_CUH
 #define AICF_GEMM_SPLIT_CUH
 
-#include "tiles.cuh"
+#include "lines.cuh"
 
 #include <aicf/cuda/copy_engine.cuh>
-#include <aicf/cuda/ptx.cuh>
 
 namespace aicf::gemm {
 
@@ -27,68 +26,6 @@ template <int kTileM, int kTileN> struct cut {
     static constexpr int kFours = kDepth / kQuad / kSlices; // of k in a slab, for each warp
     static constexpr int kRoomPitch = kTileN + kQuad;
     static_assert(kFours * kSlices * kQuad == kDepth, "each warp has as many");
-};
-
-// An operand's slab of kTile (m or n) by kDepth (k), and one thread's copies of it: the same place
-// in every kStride-th line.
-template <int kTile, int kDepth, bool kAlongK, int kVector> struct lines {
-    static constexpr int kLength = kAlongK ? kDepth : kTile, kCount = kAlongK ? kTile : kDepth;
-    // Of lines along k, eight neighbours lie in all banks.
-    static constexpr int kPitch = kAlongK ? kDepth + kQuad : kTile;
-    static constexpr int kBytes = kCount * kPitch * 4;
-    static constexpr int kAcross = kLength / kVector; // threads on a line
-    static constexpr int kStride = kThreads / kAcross;
-    static constexpr int kCopies = kCount / kStride;
-    static constexpr uint32_t kNext = kStride * kPitch * 4; // in the slab
-    static_assert(kStride * kAcross == kThreads && kCopies * kStride == kCount, "whole");
-
-    const float *from; // of the thread's first copy in the next slab
-    int64_t step;      // to its next one
-    int64_t slab_step;
-    int along, line, size; // size: how many x there are from the tile's first on
-    uint32_t to;           // in a slab
-
-    __device__ lines(const float *data, int64_t pitch, int64_t x, int64_t k, int64_t size)
-        : size(size < kTile ? static_cast<int>(size) : kTile)
-    {
-        along = static_cast<int>(threadIdx.x) % kAcross * kVector;
-        line = static_cast<int>(threadIdx.x) / kAcross;
-        from = data + along + (kAlongK ? k + (x + line) * pitch : x + (k + line) * pitch);
-        step = kStride * pitch;
-        slab_step = kAlongK ? kDepth : kDepth * pitch;
-        to = static_cast<uint32_t>(line * kPitch + along) * 4;
-    }
-
-    template <typename... Bytes>
-    __device__ static void one(uint32_t to, const float *from, Bytes... bytes)
-    {
-        if constexpr (kVector == kQuad) {
-            ptx::copy_async_16(to, from, bytes...);
-        } else {
-            ptx::copy_async_4(to, from, bytes...);
-        }
-    }
-
-    // `depth` k are left; zeros are what is outside. Nothing is read where all is zeros, but the
-    // address has to be a valid one.
-    __device__ void copy(uint32_t slab, int depth, const float *valid)
-    {
-        if (depth >= kDepth && size >= kTile) {
-#pragma unroll
-            for (int i = 0; i < kCopies; i++) {
-                one(slab + to + i * kNext, from + i * step);
-            }
-        } else {
-            int lines_inside = kAlongK ? size : depth, inside = (kAlongK ? depth : size) - along;
-            inside = inside < 0 ? 0 : inside > kVector ? kVector : inside;
-#pragma unroll 2
-            for (int i = 0; i < kCopies; i++) {
-                int left = line + i * kStride < lines_inside ? inside : 0;
-                one(slab + to + i * kNext, left ? from + i * step : valid, left * 4);
-            }
-        }
-        from += slab_step;
-    }
 };
 
 // A lane's place in the tile: its sums are of row(i) and column(j).
@@ -190,8 +127,8 @@ __global__ void
 __launch_bounds__(kThreads, 2) split(const __grid_constant__ problem<float> p, int part)
 {
     using mine = cut<kTileM, kTileN>;
-    using lines_a = lines<kTileM, mine::kDepth, kAAlongK, kVector>;
-    using lines_b = lines<kTileN, mine::kDepth, kBAlongK, kVector>;
+    using lines_a = lines<kTileM, mine::kDepth, kAAlongK, kVector, kThreads>;
+    using lines_b = lines<kTileN, mine::kDepth, kBAlongK, kVector, kThreads>;
     constexpr int kStageBytes = lines_a::kBytes + lines_b::kBytes;
     static_assert(
         mine::kSlices * kTileM * mine::kRoomPitch * 4 <= kStagesSplit * kStageBytes, "room");
@@ -350,8 +287,8 @@ launch_split_kernel(const problem<float> &p, unsigned parts, aicf_stream stream)
 {
     using mine = cut<kTileM, kTileN>;
     constexpr int kShared =
-        kStagesSplit * (lines<kTileM, mine::kDepth, kAAlongK, kVector>::kBytes +
-                        lines<kTileN, mine::kDepth, kBAlongK, kVector>::kBytes) +
+        kStagesSplit * (lines<kTileM, mine::kDepth, kAAlongK, kVector, kThreads>::kBytes +
+                        lines<kTileN, mine::kDepth, kBAlongK, kVector, kThreads>::kBytes) +
         kTileM * kTileN * 4;
     problem<float> q = p;
     q.tiles_m = ceil_div(p.M, kTileM);
