@@ -5,6 +5,8 @@
 #ifndef AICF_GEMM_FMA_CUH
 #define AICF_GEMM_FMA_CUH
 
+#include "narrow.cuh"
+#include "shallow.cuh"
 #include "thin_packs.cuh"
 #include "tiles.cuh"
 #include "wide.cuh"
@@ -361,6 +363,12 @@ launch_fma(const problem<float> &p, void *workspace, aicf_stream stream)
 {
     if (is_thin(p)) {
         return launch_thin_packs(p, stream);
+    }
+    if (takes_narrow(p)) {
+        return launch_narrow(p, stream);
+    }
+    if (takes_shallow(p)) {
+        return launch_shallow(p, stream);
     }
     int processors = 0;
     aicf_status status = count_processors(&processors);

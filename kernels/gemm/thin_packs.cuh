@@ -102,7 +102,7 @@ takes_packs(const problem<float> &p)
 inline aicf_status
 launch_thin_packs(const problem<float> &p, aicf_stream stream)
 {
-    if (!takes_packs(p)) {
+    if (takes_quick(p) || !takes_packs(p)) {
         return launch_thin(p, stream);
     }
     constexpr int kShared = kThinStages * static_cast<int>(sizeof(thin_stage));
