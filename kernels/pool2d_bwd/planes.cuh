@@ -49,11 +49,12 @@ template <int kCount> struct windows {
     }
 };
 
-template <typename T, int kWindow>
+// kEach: elements that a thread stores at once, which rows are whole of.
+template <typename T, int kWindow, int kEach>
 __global__ void
 __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands p)
 {
-    constexpr int kOuts = kSize<T> / 2, kMore = kWindow - 2, kRows = kBands + kMore;
+    constexpr int kOuts = kEach / 2, kMore = kWindow - 2, kRows = kBands + kMore;
     uint32_t thread = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
     bool mine = thread < p.threads;
     uint32_t plane = mine ? thread : p.threads - 1; // those without any take part in the shuffles
@@ -122,12 +123,12 @@ __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operand
 
 #pragma unroll
     for (int i = 0; i < 2 * kBands; i++) {
-        int h = 2 * band + i, w = pack * kSize<T>;
-        float sum[kSize<T>] = {};
+        int h = 2 * band + i, w = pack * kEach;
+        float sum[kEach] = {};
 #pragma unroll
         for (int r = i / 2; r <= i / 2 + beyond<kWindow>(i % 2); r++) {
 #pragma unroll
-            for (int j = 0; j < kSize<T>; j++) {
+            for (int j = 0; j < kEach; j++) {
 #pragma unroll
                 for (int o = j / 2; o <= j / 2 + beyond<kWindow>(j % 2); o++) {
                     sum[j] += row[r].part(o, h * p.z.size + w + j);

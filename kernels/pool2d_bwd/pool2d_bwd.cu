@@ -1,8 +1,9 @@
 // max_pool2d_bwd and avg_pool2d_bwd (cuda), f32, f16 and bf16: each element of gx gathers from the
 // windows that hold it, row by row, summed in f32 and rounded once; so bits do not depend on who
 // comes first. An index that names no element of its window is met by none.
-//   planes   dense NCHW. `pairs`: windows of 2 or 3 at every second element, rows of whole packs: a
-//            thread loads the windows of a pack, and takes the one to the right from the next lane;
+//   planes   dense NCHW. `pairs`: windows of 2 or 3 at every second element, rows of whole packs
+//            or twos: a thread loads the windows of one, and takes the one to the right from the
+//            next lane;
 //            `element`, any other: a thread an element.
 //   nhwc     channels last: a thread makes a pack of channels, of one element or, of windows of 2
 //            or 3 at every second element, of the four that share the same windows.
@@ -28,6 +29,7 @@ namespace aicf::AICF_OP {
 struct kernels {
     int item, size;                    // bytes of an element, elements that a thread stores at once
     void (*pairs[2])(plane_operands);  // of windows of 2, of 3
+    void (*twos[2])(plane_operands);   // the same where a row is of twos alone
     void (*few)(any_operands<int>);    // of elements in up to 3 x 3 windows
     void (*narrow)(any_operands<int>); // of any, in 32 bits
     void (*wide)(any_operands<int64_t>); // of any
@@ -42,7 +44,8 @@ kernels_of()
     return {
         sizeof(T),
         kSize<T>,
-        {pairs<T, 2>, pairs<T, 3>},
+        {pairs<T, 2, kSize<T>>, pairs<T, 3, kSize<T>>},
+        {pairs<T, 2, 2>, pairs<T, 3, 2>},
         element<T, int, 3>,
         element<T, int, 0>,
         element<T, int64_t, 0>,
@@ -96,11 +99,12 @@ launch_any(const job &j, void (*kernel)(any_operands<Index>), int64_t packs, int
     return launch(kernel, blocks_of(threads), kBlock, 0, j.stream, o);
 }
 
+// `each`: elements that a thread stores at once.
 inline aicf_status
-launch_pairs(const job &j)
+launch_pairs(const job &j, int each, void (*kernel)(plane_operands))
 {
     const problem &p = j.p;
-    int64_t packs = p.x.size / j.k.size, bands = ceil_div(p.y.size, 2 * kBands);
+    int64_t packs = p.x.size / each, bands = ceil_div(p.y.size, 2 * kBands);
     return in_parts(p.images * p.channels, packs * bands, [&](int64_t first, int64_t count) {
         int64_t threads = count * packs * bands;
         plane_operands o = {};
@@ -110,7 +114,7 @@ launch_pairs(const job &j)
         o.packs = divider_of(packs);
         o.bands = divider_of(bands);
         o.threads = static_cast<uint32_t>(threads);
-        return launch(j.k.pairs[p.x.window - 2], blocks_of(threads), kBlock, 0, j.stream, o);
+        return launch(kernel, blocks_of(threads), kBlock, 0, j.stream, o);
     });
 }
 
@@ -118,9 +122,13 @@ inline aicf_status
 launch_planes(const job &j)
 {
     const problem &p = j.p;
-    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % j.k.size == 0 && p.x.outs == p.x.size / 2 &&
-        j.aligned_for(j.k.size / 2, j.k.size)) {
-        return launch_pairs(j);
+    if (in_pairs(p) && is_narrow(p, 1) && p.x.size % 2 == 0 && p.x.outs == p.x.size / 2) {
+        if (p.x.size % j.k.size == 0 && j.aligned_for(j.k.size / 2, j.k.size)) {
+            return launch_pairs(j, j.k.size, j.k.pairs[p.x.window - 2]);
+        }
+        if (j.aligned_for(1, 2)) {
+            return launch_pairs(j, 2, j.k.twos[p.x.window - 2]);
+        }
     }
     int64_t threads = p.images * p.channels * p.y.size * p.x.size;
     if (!is_narrow(p, 1)) {

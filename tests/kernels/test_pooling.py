@@ -55,7 +55,8 @@ class Pool:
 
 
 # Windows of 2 and of 3 at every second element have kernels of their own where rows, or pixels, are
-# whole packs of 4 or 8 elements; the rest goes an element, or a pack of channels, a thread.
+# whole packs of 4 or 8 elements, or backwards of twos; the rest goes an element, or a pack of
+# channels, a thread.
 POOLS = [
     Pool((2, 8, 16, 16), (3, 3), (2, 2), (1, 1)),  # whole packs in both layouts
     Pool((2, 8, 16, 16), (2, 2), (2, 2)),
@@ -66,6 +67,8 @@ POOLS = [
     Pool((1, 16, 1, 8), (3, 3), (2, 2), (1, 1)),  # one row
     Pool((1, 4, 33, 104), (3, 3), (2, 2), (1, 1)),  # rows that begin inside of a warp
     Pool((2, 8, 16, 12), (3, 3), (2, 2), (1, 1), ceil_mode=True),  # a window more than pairs
+    Pool((2, 5, 14, 14), (2, 2), (2, 2)),  # rows of twos alone
+    Pool((3, 4, 9, 70), (3, 3), (2, 2), (1, 1)),  # the same, that begin inside of a warp
     Pool((1, 8, 6, 16), (3, 3), (2, 2)),  # as pairs, but for the padding
     Pool((1, 8, 9, 16), (2, 2), (2, 2), (1, 1)),
     Pool((1, 8, 8, 8), (2, 3), (2, 2)),  # and but for a side
