@@ -1,4 +1,5 @@
-"""Convolutions: layers of ResNet-50 at batch 32, beside torch (cuDNN), and gradients of one."""
+"""Convolutions beside torch (cuDNN): layers of ResNet-50 at batch 32, and gradients of one; both
+layers of a small network, and their gradients, in f32 at batches of 1, 32 and 256."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ class Layer:
     window: int = 1
     stride: int = 1
     groups: int = 1
+    batch: int = BATCH
 
     @property
     def pad(self) -> int:
@@ -41,9 +43,9 @@ class Layer:
         """Of x, w and out."""
         w = self.outputs, self.channels // self.groups, self.window, self.window
         return (
-            (BATCH, self.channels, self.size, self.size),
+            (self.batch, self.channels, self.size, self.size),
             w,
-            (BATCH, self.outputs, self.places, self.places),
+            (self.batch, self.outputs, self.places, self.places),
         )
 
     @property
@@ -58,7 +60,9 @@ class Layer:
     @property
     def name(self) -> str:
         groups = f" g{self.groups}" if self.groups > 1 else ""
-        return f"{self.channels}-{self.outputs}/{self.size} k{self.window} s{self.stride}{groups}"
+        batch = f" n{self.batch}" if self in SMALL else ""
+        layer = f"{self.channels}-{self.outputs}/{self.size} k{self.window} s{self.stride}"
+        return layer + groups + batch
 
 
 LAYERS = [
@@ -66,6 +70,8 @@ LAYERS = [
     Layer(256, 128, 56), Layer(128, 128, 56, 3, 2), Layer(128, 512, 28), Layer(256, 256, 14, 3),
     Layer(1024, 256, 14), Layer(512, 512, 7, 3),
 ]  # fmt: skip
+FIRST, SECOND = (1, 16, 28, 3), (16, 32, 14, 3)
+SMALL = [Layer(*layer, batch=n) for layer in (FIRST, SECOND) for n in (1, 32, 256)]
 
 
 def case(op: str, layer: Layer, dtype: torch.dtype, last: bool) -> Case:
@@ -127,3 +133,7 @@ def cases() -> Iterator[Case]:
         yield case(op, depthwise, F16, last=True)
     for op in ("conv2d", "conv2d_dw"):
         yield case(op, depthwise, F32, last=False)
+    for layer in SMALL:
+        for op in ("conv2d", "conv2d_dx", "conv2d_dw"):
+            if op != "conv2d_dx" or layer.channels > 1:  # nothing asks for the first layer's
+                yield case(op, layer, F32, last=False)

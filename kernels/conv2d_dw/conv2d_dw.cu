@@ -1,7 +1,7 @@
 // The weight gradient of conv2d on CUDA without matrix units: `direct` for depthwise convolutions,
-// `igemm` for all others; any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh). Where few
-// blocks would make the gradient, places are split among more, whose sums in f32 are added in a
-// fixed order.
+// `igemm` for all others; any strides (see aicf/cuda/conv_direct.cuh and conv_fma.cuh; in f32
+// threes.cuh). Where few blocks would make the gradient, places are split among more, whose sums in
+// f32 are added in a fixed order.
 #define AICF_OP conv2d_dw
 
 #include <aicf_ops/conv2d_dw.h>
@@ -9,12 +9,30 @@
 #include <aicf/cuda/conv_direct.cuh>
 #include <aicf/cuda/conv_fma.cuh>
 
+#include "threes.cuh"
+
 namespace aicf::conv2d_dw {
+
+// From so many on, sums of splits are worth their launch.
+constexpr int64_t kLeastImages = 8;
 
 template <typename T>
 aicf_status
 run_direct(const aicf_conv &c, void *workspace, aicf_stream stream)
 {
+    if constexpr (std::is_same_v<T, float>) {
+        constexpr int64_t kLeast = 256, kFew = 64, kSums = 1048576; // as the table's workspace
+        const int64_t outs = c.m * threes::kTaps, places = c.images * c.y.places * c.x.places;
+        if (c.groups == 1 && c.images >= kLeastImages && outs > 0) {
+            const int64_t many = kSums / outs > kFew ? kSums / outs : kFew;
+            bool done = false;
+            aicf_status status = threes::launch(
+                c, std::min(ceil_div(places, kLeast), many), workspace, done, stream);
+            if (status.kind || done) {
+                return status;
+            }
+        }
+    }
     return launch_direct_places<T>(c, workspace, stream);
 }
 
@@ -23,6 +41,13 @@ aicf_status
 run_igemm(const aicf_conv &c, void *workspace, aicf_stream stream)
 {
     problem<T> p = problem_of<T>(c, true);
+    if constexpr (std::is_same_v<T, float>) {
+        bool done = false;
+        aicf_status status = threes::launch(c, most_splits(p), workspace, done, stream);
+        if (status.kind || done) {
+            return status;
+        }
+    }
     split(p, workspace, kSlab);
     return launch_multiplied(p, stream);
 }

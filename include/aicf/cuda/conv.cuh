@@ -351,17 +351,25 @@ launch_sum_parts_early(const problem<T> &p, aicf_stream stream)
         0, stream, p, digits_of(p.M, count), digits_of(p.N, count));
 }
 
-// As many as the table's workspace is for, each a multiple of `slab` deep.
+// As many as the table's workspace is for.
 template <typename T>
-void
-split(problem<T> &p, void *workspace, int64_t slab)
+int64_t
+most_splits(const problem<T> &p)
 {
     constexpr int64_t kLeast = 512, kOuts = 2162688, kMost = 64;
     int64_t outs = p.M * p.N * p.groups;
     int64_t splits = ceil_div(p.K, kLeast);
     int64_t filling = outs > 0 ? kOuts / outs : 1;
     splits = splits < filling ? splits : filling;
-    splits = splits < kMost ? splits : kMost;
+    return splits < kMost ? splits : kMost;
+}
+
+// As many as that, each a multiple of `slab` deep.
+template <typename T>
+void
+split(problem<T> &p, void *workspace, int64_t slab)
+{
+    int64_t splits = most_splits(p);
     if (splits < 2) {
         return;
     }
