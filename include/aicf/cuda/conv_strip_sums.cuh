@@ -27,15 +27,17 @@ add_places(
         for (int r = 0; r < kRows; r++, at += p.out_strides[2]) {
             g[r] = load_inside<kLaneBytes<T, kLanes>>(at, x.row + r < p.rows);
         }
-        if (place + walk.step < walk.end) {
-            strip<T, kLanes, kStep> next;
-            next.find(p, place + walk.step);
-            next.fetch_ahead(p, field);
-            const T *dense = next.outs(p, output);
+        if constexpr (kLanes == 1) { // packs have no registers for it: it spilled them
+            if (place + walk.step < walk.end) {
+                strip<T, kLanes, kStep> next;
+                next.find(p, place + walk.step);
+                next.fetch_ahead(p, field);
+                const T *dense = next.outs(p, output);
 #pragma unroll
-            for (int r = 0; r < kRows; r++, dense += p.out_strides[2]) {
-                if (next.row + r < p.rows) {
-                    ptx::prefetch_l2(dense);
+                for (int r = 0; r < kRows; r++, dense += p.out_strides[2]) {
+                    if (next.row + r < p.rows) {
+                        ptx::prefetch_l2(dense);
+                    }
                 }
             }
         }
