@@ -9,16 +9,14 @@
 #ifndef AICF_CONV2D_THREES_CUH
 #define AICF_CONV2D_THREES_CUH
 
-#include <aicf/cuda/conv_fma.cuh>
+#include "threes_of.cuh"
 
 namespace aicf::AICF_OP::threes {
 
-constexpr int kSide = 3, kTaps = kSide * kSide, kHalo = kSide - 1;
 constexpr int kStrip = 7;      // columns that a thread makes; layers halve down to sevens
 constexpr int kMostSets = 16;  // of a block
 constexpr int kMostGroups = 8; // of outputs of a thread, of a block
 constexpr int kBanks = 32;
-constexpr int kMostShared = 96 * 1024;
 constexpr int kAbsent = INT32_MIN;
 
 struct plan {
@@ -249,26 +247,6 @@ forwards(aicf_conv c)
     return c;
 }
 
-// Whether all elements of a tensor of such sizes are found by 32 bits.
-inline bool
-is_small(const int64_t *strides, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    constexpr int64_t kMost = int64_t{1} << 30;
-    const int64_t sizes[4] = {a, b, c, d};
-    int64_t last = 0;
-    for (int dim = 0; dim < 4; dim++) {
-        const int64_t stride = strides[dim] < 0 ? -strides[dim] : strides[dim];
-        if (sizes[dim] > kMost || stride > kMost) {
-            return false;
-        }
-        last += sizes[dim] * stride; // of at most 2^60 each
-        if (last > kMost) {
-            return false;
-        }
-    }
-    return true;
-}
-
 // Of a convolution that steps forwards: what these kernels are for. Strips that are mostly beyond a
 // row's end are not.
 inline bool
@@ -307,12 +285,6 @@ pitch_of(int least, int strips)
         }
     }
     return least;
-}
-
-inline int
-div_up(int a, int b)
-{
-    return (a + b - 1) / b;
 }
 
 struct shape {
@@ -437,17 +409,6 @@ shape_blocks(plan &p, const shape &s)
         bytes = place_slabs(p, s.outputs);
     }
     return bytes;
-}
-
-inline aicf_status
-shared_limit(int *bytes)
-{
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    }
-    return status_of(error);
 }
 
 // Launches it if this is for it: else `done` is left false.

@@ -9,17 +9,15 @@
 #ifndef AICF_CONV2D_DW_THREES_CUH
 #define AICF_CONV2D_DW_THREES_CUH
 
-#include <aicf/cuda/conv_fma.cuh>
+#include "../conv2d/threes_of.cuh"
 
 namespace aicf::AICF_OP::threes {
 
-constexpr int kSide = 3, kTaps = kSide * kSide, kHalo = kSide - 1;
 constexpr int kPair = 2;
 constexpr int kOutputs = 4; // of a thread
 constexpr int kMostThreads = 512;
 constexpr int kMostChannels = 16, kMostGroups = 8; // of a block
 constexpr int kSlots = 2;                          // units in shared memory
-constexpr int kMostShared = 96 * 1024;
 
 struct plan {
     const float *field, *dense;
@@ -222,32 +220,6 @@ __launch_bounds__(kMostThreads, 1) threes(const __grid_constant__ plan p)
 
 // ---- launching ----------------------------------------------------------------------------------
 
-inline int
-div_up(int a, int b)
-{
-    return (a + b - 1) / b;
-}
-
-// Whether all elements of a tensor of such sizes are found by 32 bits.
-inline bool
-is_small(const int64_t *strides, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    constexpr int64_t kMost = int64_t{1} << 30;
-    const int64_t sizes[4] = {a, b, c, d};
-    int64_t last = 0;
-    for (int dim = 0; dim < 4; dim++) {
-        const int64_t stride = strides[dim] < 0 ? -strides[dim] : strides[dim];
-        if (sizes[dim] > kMost || stride > kMost) {
-            return false;
-        }
-        last += sizes[dim] * stride; // of at most 2^60 each
-        if (last > kMost) {
-            return false;
-        }
-    }
-    return true;
-}
-
 // What this kernel is for.
 inline bool
 takes(const aicf_conv &c)
@@ -371,17 +343,6 @@ shape_blocks(plan &p, int processors, int64_t most, int &bytes)
     splits = splits < p.units ? splits : p.units;
     p.depth = static_cast<int>(ceil_div(p.units, splits > 1 ? splits : 1));
     return div_up(p.units, p.depth);
-}
-
-inline aicf_status
-shared_limit(int *bytes)
-{
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    }
-    return status_of(error);
 }
 
 // Launches it if this is for it: else `done` is left false. The workspace has room for `most`

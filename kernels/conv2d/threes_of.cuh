@@ -1,0 +1,52 @@
+// What conv2d and its gradients share for windows of 3 x 3 that lie at every element (threes.cuh).
+#ifndef AICF_CONV2D_THREES_OF_CUH
+#define AICF_CONV2D_THREES_OF_CUH
+
+#include <aicf/cuda/conv_fma.cuh>
+
+namespace aicf::AICF_OP::threes {
+
+constexpr int kSide = 3, kTaps = kSide * kSide, kHalo = kSide - 1;
+constexpr int kMostShared = 96 * 1024; // of a block
+
+inline int
+div_up(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+// Whether all elements of a tensor of such sizes are found by 32 bits.
+inline bool
+is_small(const int64_t *strides, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    constexpr int64_t kMost = int64_t{1} << 30;
+    const int64_t sizes[4] = {a, b, c, d};
+    int64_t last = 0;
+    for (int dim = 0; dim < 4; dim++) {
+        const int64_t stride = strides[dim] < 0 ? -strides[dim] : strides[dim];
+        if (sizes[dim] > kMost || stride > kMost) {
+            return false;
+        }
+        last += sizes[dim] * stride; // of at most 2^60 each
+        if (last > kMost) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The bytes of shared memory that a block of the current device may have.
+inline aicf_status
+shared_limit(int *bytes)
+{
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    return status_of(error);
+}
+
+} // namespace aicf::AICF_OP::threes
+
+#endif
