@@ -32,6 +32,8 @@ struct plan {
     int m_tiles, row_tiles, depth;    // depth: channels of a slab, a multiple of sets
     int pitch, plane, m_pitch, stage; // floats in shared memory: of a row, a channel, a tap, a slab
     int entries;                      // where they begin there
+    divider by_width, by_lines;       // of a channel of a slab
+    divider by_places, by_rows;       // of the tile's places: of a row, rows of an image
 };
 
 // What of a channel lies where: an element of the field or of the factor, from the first channel's
@@ -59,15 +61,16 @@ template <int kN>
 __device__ inline void
 find_entries(const plan &p, const corner &at, entry *entries, int fields)
 {
-    const int lines = p.tile_rows + kHalo, width = p.columns + kHalo;
     for (int e = static_cast<int>(threadIdx.x); e < fields; e += static_cast<int>(blockDim.x)) {
-        int line = e / width, x = e - line * width, image = line / lines, y = line - image * lines;
+        uint32_t line = static_cast<uint32_t>(e);
+        int x = static_cast<int>(take_digit(line, p.by_width)), at_line = static_cast<int>(line);
+        int y = static_cast<int>(take_digit(line, p.by_lines)), image = static_cast<int>(line);
         int in_y = p.first_y + at.row + y, in_x = p.first_x + x;
         bool there = at.image + image < p.images &&
                      static_cast<unsigned>(in_y) < static_cast<unsigned>(p.size_y) &&
                      static_cast<unsigned>(in_x) < static_cast<unsigned>(p.size_x);
         int from = (at.image + image) * p.field_image + in_y * p.field_row + in_x;
-        entries[e] = {there ? from : kAbsent, line * p.pitch + x};
+        entries[e] = {there ? from : kAbsent, at_line * p.pitch + x};
     }
     const int factors = kTaps * p.groups * kN;
     for (int e = static_cast<int>(threadIdx.x); e < factors; e += static_cast<int>(blockDim.x)) {
@@ -141,9 +144,10 @@ store_tile(const plan &p, const corner &at, const float *sums, int places)
     }
     for (int place = static_cast<int>(threadIdx.x) - first * width; place < places;
          place += width) {
-        int line = place / (p.strips * kStrip), column = place - line * (p.strips * kStrip);
-        int image = line / p.tile_rows, row = at.row + line - image * p.tile_rows;
-        image += at.image;
+        uint32_t line = static_cast<uint32_t>(place);
+        int column = static_cast<int>(take_digit(line, p.by_places));
+        int row = at.row + static_cast<int>(take_digit(line, p.by_rows));
+        int image = at.image + static_cast<int>(line);
         if (column >= p.columns || row >= p.rows || image >= p.images) {
             continue;
         }
@@ -401,6 +405,10 @@ shape_blocks(plan &p, const shape &s)
     p.pitch = pitch_of(s.strips * kStrip + kHalo, s.strips);
     p.plane = (lines * p.pitch + kQuad - 1) / kQuad * kQuad;
     p.m_pitch = s.groups * s.outputs + kPad;
+    p.by_width = divider_of(p.columns + kHalo);
+    p.by_lines = divider_of(s.rows + kHalo);
+    p.by_places = divider_of(s.strips * kStrip);
+    p.by_rows = divider_of(s.rows);
     const int share = 2 * s.sets > kLeastDepth ? 2 : kLeastDepth / s.sets; // channels of a set
     p.depth = s.sets * (share < each ? share : each);
     int bytes = place_slabs(p, s.outputs);

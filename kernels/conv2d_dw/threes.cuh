@@ -33,6 +33,7 @@ struct plan {
     int units, depth;                           // a unit: tile_rows rows of an image; of a split
     int pitch, plane, dense_pitch, dense_plane; // floats in shared memory
     int slot, entries;
+    divider by_width, by_dense; // elements of a line: of the field, of gy
 };
 
 // An element of a plane: from the unit's first row on there, in a slot here.
@@ -42,11 +43,13 @@ struct alignas(16) entry {
 
 // `count` lines of `width` elements, of which columns [first, first + width) of `size` are there.
 __device__ inline void
-find_entries(entry *entries, int lines, int width, int first, int size, int row, int pitch)
+find_entries(
+    entry *entries, int lines, const divider &width, int first, int size, int row, int pitch)
 {
-    const int count = lines * width;
+    const int count = lines * static_cast<int>(width.divisor);
     for (int e = static_cast<int>(threadIdx.x); e < count; e += static_cast<int>(blockDim.x)) {
-        int y = e / width, x = e - y * width;
+        uint32_t line = static_cast<uint32_t>(e);
+        int x = static_cast<int>(take_digit(line, width)), y = static_cast<int>(line);
         bool there = static_cast<unsigned>(first + x) < static_cast<unsigned>(size);
         entries[e] = {y * row + first + x, y * pitch + x, there ? y : kNowhere};
     }
@@ -159,9 +162,9 @@ __launch_bounds__(kMostThreads, 1) threes(const __grid_constant__ plan p)
     const int pairs = (p.columns + kPair - 1) / kPair;
     const int lines = p.tile_rows + kHalo, width = pairs * kPair + kHalo;
     const int fields = lines * width, denses = p.tile_rows * pairs * kPair;
-    find_entries(entries, lines, width, p.first_x, p.size_x, p.field_row, p.pitch);
+    find_entries(entries, lines, p.by_width, p.first_x, p.size_x, p.field_row, p.pitch);
     find_entries(
-        entries + fields, p.tile_rows, pairs * kPair, 0, p.columns, p.dense_row, p.dense_pitch);
+        entries + fields, p.tile_rows, p.by_dense, 0, p.columns, p.dense_row, p.dense_pitch);
     ptx::let_next_launch_begin();
 
     const int dense_at = p.tile_channels * p.plane;
@@ -275,6 +278,8 @@ place_unit(plan &p)
     p.plane = (p.tile_rows + kHalo) * p.pitch;
     p.plane += p.plane % 4 == 0 ? 2 : 0;
     p.dense_pitch = pairs * kPair;
+    p.by_width = divider_of(p.pitch);
+    p.by_dense = divider_of(p.dense_pitch);
     p.dense_plane = p.tile_rows * p.dense_pitch;
     p.slot = p.tile_channels * p.plane + p.groups * kOutputs * p.dense_plane;
     p.slot += p.slot % 4 == 0 ? 0 : 2;
