@@ -302,6 +302,40 @@ struct shape {
     }
 };
 
+// What the fullest multiprocessor does of blocks of a shape: products, and copies of a channel.
+inline int64_t
+cost_of(const shape &s, const aicf_conv &c, int processors)
+{
+    constexpr int64_t kOfThread = 560, kOfWord = 4; // instructions
+    const int threads = s.groups * s.rows * s.strips;
+    const int words = (s.rows + kHalo) * (s.strips * kStrip + kHalo) + kTaps * s.groups * s.outputs;
+    return ceil_div(s.blocks(c), processors) * (threads * kOfThread + words * kOfWord);
+}
+
+// Groups and rows of up to 256 threads that share a large convolution out most evenly.
+inline shape
+even_shape(shape s, const aicf_conv &c, int processors)
+{
+    constexpr int kMoreRowTiles = 2;
+    const int of_outputs = div_up(static_cast<int>(c.m), s.outputs);
+    const int places = static_cast<int>(c.y.places), least = div_up(of_outputs, kMostGroups);
+    shape best = s;
+    int64_t cost = INT64_MAX;
+    for (int tiles = least; tiles <= 2 * least; tiles++) {
+        const int groups = div_up(of_outputs, tiles), most = kThreads / s.strips;
+        s.groups = groups < most ? groups : most;
+        const int most_rows = kThreads / (s.groups * s.strips),
+                  row_tiles = div_up(places, most_rows);
+        for (int more = 0; more <= kMoreRowTiles && row_tiles + more <= places; more++) {
+            s.rows = div_up(places, row_tiles + more);
+            const int64_t its = cost_of(s, c, processors);
+            best = its < cost ? s : best;
+            cost = its < cost ? its : cost;
+        }
+    }
+    return best;
+}
+
 // Blocks of up to 256 threads: first as much of an image as they can make; while that leaves
 // multiprocessors idle, fewer outputs, then fewer rows, and more threads that share the channels.
 inline shape
@@ -312,11 +346,7 @@ shape_of(const aicf_conv &c, int processors)
     const int most_sets = static_cast<int>(aicf_conv_least(c.channels, kMostSets));
     shape s = {m % 8 == 0 || m >= 28 ? 8 : 4, 0, 1, 0, 0, 1};
     s.strips = static_cast<int>(ceil_div(c.x.places, kStrip));
-    const int of_outputs = div_up(m, s.outputs);
-    s.groups = div_up(of_outputs, div_up(of_outputs, kMostGroups));
-    s.groups = s.groups * s.strips > kThreads ? kThreads / s.strips : s.groups;
-    const int most_rows = kThreads / (s.groups * s.strips);
-    s.rows = div_up(places, div_up(places, most_rows));
+    s = even_shape(s, c, processors);
     while (s.blocks(c) * 2 < processors * 3) {
         if (s.groups > 1) {
             s.groups = div_up(s.groups, 2);
