@@ -4,6 +4,19 @@
 
 namespace aicf::AICF_OP {
 
+// As rows::begin(), and has what a team reads first come to the L2 meanwhile.
+template <typename T>
+__device__ inline void
+begin(const operands<T> &p, const place &at)
+{
+    ptx::let_next_launch_begin();
+    if (at.rank == 0 && at.team < p.L) {
+        early::ask(p.gy + at.team * p.N, p.N);
+        early::ask(p.x + at.team * p.N, p.N);
+    }
+    ptx::wait_for_launch_before();
+}
+
 // ---- rows of lanes ------------------------------------------------------------------------------
 
 constexpr int kLanesBlock = 256;
@@ -18,7 +31,7 @@ __launch_bounds__(kLanesBlock, kSize *kUnits <= kColumns ? 2 : 1) lanes(const op
     rows::lanes_team team = {p.width};
     place at = columns::place_in(team);
     sums<kSize, kUnits> s;
-    rows::begin();
+    begin(p, at);
     over_rows(p, team, at, s);
     if (!p.partial) {
         return;
@@ -67,7 +80,7 @@ __global__ void
 __launch_bounds__(kMostThreads, 1) block(const operands<T> p)
 {
     rows::block_team team;
-    rows::begin();
+    begin(p, columns::place_in(team));
     body<kSize, kColumns / kSize>(p, team);
 }
 
