@@ -91,8 +91,12 @@ __launch_bounds__(kBlock, kLines > 8 ? 5 : 4) multi(const __grid_constant__ oper
     source s = source_of(p, i);
     place to = place_of(p, i);
     uint32_t block = blockIdx.x - p.first[i];
+    bool whole = to.whole(s);
+    if (kChunks > 1 && threadIdx.x == 0 && !whole && (p.item == 2 || p.item == 4)) {
+        ask<kChunks, kLines>(s, block, p.turns, p.item);
+    }
     ptx::wait_for_launch_before();
-    if (to.whole(s)) {
+    if (whole) {
         copy_whole<kChunks>(s, to, block, p.truth);
         return;
     }

@@ -2,6 +2,7 @@
 #ifndef AICF_CONCAT_ROWS_CUH
 #define AICF_CONCAT_ROWS_CUH
 
+#include <aicf/cuda/early.cuh>
 #include <aicf/cuda/numeric.cuh>
 
 namespace aicf::concat {
@@ -171,6 +172,23 @@ copy_elements(const source &s, const place &p, uint32_t block, int turns, bool t
             parts[u].store(truth);
         }
     }
+}
+
+// Has what a block takes of x come to the L2 at once (early.cuh): one turn alone is too little on
+// its way. By one thread.
+template <int kChunks, int kLines>
+__device__ inline void
+ask(const source &s, uint32_t block, int turns, int item)
+{
+    uint32_t each = parts_of<kLines>(s, item);
+    uint32_t count = static_cast<uint32_t>(kWarps * parts_at_once<kChunks, kLines>(item) * turns);
+    auto begin_of = [&](uint32_t part) {
+        uint32_t row = part / each, k = part - row * each;
+        return int64_t{row} * s.width + int64_t{k} * (kLines * kWarp * item);
+    };
+    int64_t all = int64_t{s.rows} * s.width, begin = begin_of(block * count);
+    int64_t end = begin_of(block * count + count);
+    early::ask(s.x + begin, (end < all ? end : all) - begin);
 }
 
 } // namespace aicf::concat
