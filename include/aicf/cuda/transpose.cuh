@@ -217,7 +217,7 @@ launch(
     if (numel(&out) * item > kSmall && tiles_of(p, k, &t, &count, &flat)) {
         auto kernel =
             flat ? (t.out_packs ? k.flat : k.flat_shifted) : (t.out_packs ? k.tiled : k.shifted);
-        return aicf::launch(kernel, static_cast<unsigned>(count), kBlock, 0, stream, t);
+        return launch_waiting(kernel, static_cast<unsigned>(count), kBlock, 0, stream, t);
     }
     if (numel(&out) * item > kSmall && strips_of(p, k, &s, &count, &threes)) {
         auto kernel = threes ? k.threes[s.apart] : k.strips;

@@ -234,7 +234,9 @@ shifted_body(const tiles &p)
     tile_memory<T, S> tile = {memory};
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
+    ptx::let_next_launch_begin();
     tile_place place = place_of<S>(p, x, out, S::kLead);
+    ptx::wait_for_launch_before();
     load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
     __syncthreads();
     store_shifted(tile, out, p.out_pitch, place, p.truth);

@@ -278,7 +278,9 @@ tiled_body(const tiles &p)
     tile_memory<T, S> tile = {memory};
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
+    ptx::let_next_launch_begin();
     tile_place place = place_of<S>(p, x, out, 0);
+    ptx::wait_for_launch_before();
     if (p.x_packs) {
         load_packs(tile, x, p.x_pitch, place.end, place.columns);
     } else {
