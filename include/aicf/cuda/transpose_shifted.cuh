@@ -236,6 +236,7 @@ shifted_body(const tiles &p)
     T *out = static_cast<T *>(p.out);
     ptx::let_next_launch_begin();
     tile_place place = place_of<S>(p, x, out, S::kLead);
+    ask_early<T, S>(x, p.x_pitch, place);
     ptx::wait_for_launch_before();
     load_gangs(tile, x, p.x_pitch, place, p.low, p.high);
     __syncthreads();

@@ -270,6 +270,22 @@ place_of(const tiles &p, const T *&x, T *&out, unsigned before)
         least(p.size_across - across, S::kAcross)};
 }
 
+constexpr unsigned kEarlyTiles = 512; // that are there first
+
+// Before the wait for the launch before: has those tiles' rows of x come to the L2 (early.cuh), by
+// the ends of each row, since they are no longer than a line or two.
+template <typename T, typename S>
+__device__ inline void
+ask_early(const T *x, int64_t pitch, const tile_place &part)
+{
+    for (unsigned i = threadIdx.x; blockIdx.x < kEarlyTiles && i < 2 * S::kAlong; i += kBlock) {
+        unsigned row = i % S::kAlong, column = i < S::kAlong ? 0 : part.columns - 1;
+        if (row >= part.begin && row < part.end) {
+            ptx::prefetch_l2(x + row * pitch + column);
+        }
+    }
+}
+
 template <typename T, typename S>
 __device__ inline void
 tiled_body(const tiles &p)
@@ -280,6 +296,7 @@ tiled_body(const tiles &p)
     T *out = static_cast<T *>(p.out);
     ptx::let_next_launch_begin();
     tile_place place = place_of<S>(p, x, out, 0);
+    ask_early<T, S>(x, p.x_pitch, place);
     ptx::wait_for_launch_before();
     if (p.x_packs) {
         load_packs(tile, x, p.x_pitch, place.end, place.columns);
