@@ -13,9 +13,9 @@ namespace aicf::AICF_OP {
 
 using form = steady::form<8, 1, 1>;
 using form_of_few = steady::form<4, 1, 2, 2>;
-constexpr int64_t kManyRows = 16;                                       // of each multiprocessor
-constexpr int64_t kFewRows = 4;                                         // of each cluster, at least
-template <typename T> constexpr int kFewParts = sizeof(T) == 2 ? 2 : 4; // 64 KiB, 128 KiB
+constexpr int64_t kManyRows = 16; // of each multiprocessor
+constexpr int64_t kFewRows = 4;   // of each cluster, at least
+constexpr int kFewParts = 4;
 
 template <typename T, typename Form> struct passing {
     using combine = rows::add;
@@ -248,14 +248,24 @@ __launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / r
 }
 
 // A block a row that fills it, so that nobody waits for another multiprocessor.
-constexpr int kWideBlock = 512;
+constexpr int kWideBlock = 512, kWideBlocks = 2; // threads; blocks of a multiprocessor
 
 template <typename T>
 __global__ void
-__launch_bounds__(kWideBlock, 2) wide_block(const operands<T> p)
+__launch_bounds__(kWideBlock, kWideBlocks) wide_block(const operands<T> p)
 {
     wide_block_team team;
-    rows::begin();
+    ptx::let_next_launch_begin();
+    if (threadIdx.x == 0) {
+        int64_t row = blockIdx.x, next = row + p.shape.first;
+        if (row < p.shape.first) {
+            early::ask(p.x + row * p.shape.n, p.shape.n);
+        }
+        if (next < p.shape.count) { // of the block that comes behind this one
+            early::ask(p.x + next * p.shape.n, p.shape.n);
+        }
+    }
+    ptx::wait_for_launch_before();
     body<kMostPacks, 1>(p, team);
 }
 
@@ -270,7 +280,9 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
     }
     int64_t threads = packs / (parts * kMostPacks);
     if (filled(p, N) && packs == kWideBlock * kMostPacks && L <= kMostBlocks) {
-        return launch_waiting(wide_block<T>, static_cast<unsigned>(L), kWideBlock, 0, stream, p);
+        operands<T> q = p;
+        q.shape.first = static_cast<int>(kWideBlocks * rows::multiprocessors());
+        return launch_waiting(wide_block<T>, static_cast<unsigned>(L), kWideBlock, 0, stream, q);
     }
     if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
         L <= kMostBlocks / parts) {
@@ -300,10 +312,13 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
         return aicf_ok();
     }
     bool few = L < kManyRows * rows::multiprocessors(), steady = phase_of(p.x) == phase_of(p.out);
-    if (few && steady && filled(p, N) &&
-        steady::plan_for<form_of_few>(pass<T, form_of_few>, p.shape, sizeof(T), s) &&
-        s.parts <= kFewParts<T> && L >= kFewRows * s.teams && fills_its_threads(s, N, sizeof(T))) {
-        return steady::launch<form_of_few>(pass<T, form_of_few>, s, stream, p, s);
+    // Not of 16 bits: those are more work, for which half of the threads are too few.
+    if constexpr (sizeof(T) == 4) {
+        if (few && steady && filled(p, N) &&
+            steady::plan_for<form_of_few>(pass<T, form_of_few>, p.shape, sizeof(T), s) &&
+            s.parts <= kFewParts && L >= kFewRows * s.teams && fills_its_threads(s, N, sizeof(T))) {
+            return steady::launch<form_of_few>(pass<T, form_of_few>, s, stream, p, s);
+        }
     }
     if (!(few && sizeof(T) == 2) && steady &&
         steady::plan_for<form>(pass<T, form>, p.shape, sizeof(T), s) &&
