@@ -74,6 +74,16 @@ teams_for(const rows::shape &s, int item, int64_t most)
     return most / period * period;
 }
 
+// Of so many packs, dealt to threads in turns, how many the busiest scheduler has of warps of them.
+constexpr int64_t
+busiest(int64_t packs, int64_t threads)
+{
+    constexpr int64_t kSchedulers = 4; // of a multiprocessor
+    int64_t rest = ceil_div(packs % threads, rows::kWarp);
+    return packs / threads * ceil_div(threads / rows::kWarp, kSchedulers) +
+           ceil_div(rest, kSchedulers);
+}
+
 // Whether rows of s are for `Form`, and how. They are where no cluster has too many packs of one
 // and all tensors have the phase of the first: the caller sees to that.
 template <typename Form, typename... P>
@@ -106,9 +116,11 @@ plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s)
     s.teams = teams_for(shape, item, most);
     int64_t lines = ceil_div(ceil_div(packs, s.parts), rows::kLinePacks);
     s.shape.share = static_cast<int>((lines > 0 ? lines : 1) * rows::kLinePacks);
-    // As many threads as have equally much.
+    // As many threads as have equally much, or more if that is less for a scheduler.
     s.threads = static_cast<int>(
         rows::threads_for(s.shape.share, static_cast<int>(ceil_div(s.shape.share, kThreads))));
+    s.threads =
+        busiest(s.shape.share, kThreads) < busiest(s.shape.share, s.threads) ? kThreads : s.threads;
     s.room = s.shape.share * kPackBytes;
     int stages = Form::kShared / (Form::kTensors * s.room);
     s.stages = stages < kMostStages ? stages : kMostStages;
