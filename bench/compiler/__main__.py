@@ -4,7 +4,8 @@ Of each network, batch and question: microseconds of the host a step, by blocks 
 200 launches each behind a synchronisation, so that no queue is full; and microseconds a step in
 all, the device's work included. Medians of interleaved blocks. "launches" is `aicf_rt.run` of the
 very calls that the replay launches: the replay may cost 1.05 of it. "launch" is that of the graph
-which "graph" launches with another rate and count at each step: it may cost 5 us more of the host.
+which "graph" launches, with nothing that it is fed; with another rate and count at each step it may
+cost 5 us more of the host.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def measure_scene(scene: Scene, blocks: int) -> dict[str, Any]:
     steps["launches"] = lambda: aicf_rt.run(calls)
     captured, captured_step = scene.ours("graph")
     captured_step()
-    for graph in captured.captured.values():  # none where the device has no graphs
-        steps |= {"graph": captured_step, "launch": graph.launch}
+    if captured.captured:  # none where the device has no graphs
+        steps |= {"graph": captured_step, "launch": scene.launch(captured)}
     found = timed(steps, scene.backend.synchronize, launches, blocks)
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,

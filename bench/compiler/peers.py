@@ -3,11 +3,12 @@
 An MLP and a small CNN, a training step by AdamW and inference, by each of `rivals.py`, in the very
 configuration whose results are compared first: losses of 100 steps, or scores, with those of torch
 op by op. Of each: microseconds of the host a step, by blocks of steps behind a synchronisation, so
-that no queue is full, and microseconds in all; medians of blocks in turn. "launch" is the host's
-time of the graph's own launch alone. Compile times, to the end of the first step, are of processes
-of their own, with their caches empty and then as the first one left them; imports are not counted.
-Memory is what a step takes beside params, states and the batch. `--tune` measures kernels before,
-for so many seconds a network, which is told apart.
+that no queue is full, and microseconds in all; medians of blocks in turn, and "paired", the median
+over the blocks of ours by theirs. "launch" is the host's time of the graph's own launch alone.
+Compile times, to the end of the first step, are of processes of their own, with their caches empty
+and then as the first one left them; imports are not counted. Memory is what a step takes beside
+params, states and the batch. `--tune` measures kernels before, for so many seconds a network, which
+is told apart.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .steps import Scene
 SAME = 5e-3  # how far losses may be from torch's, of the largest
 OURS, HAND, EAGER = "aicf graph", "torch CUDAGraph", "torch eager"
 HOST = 5.0  # microseconds beside the launch
+SECONDS = 3.0  # for the blocks of a row
 
 
 def main() -> None:
@@ -88,18 +90,20 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, Any]:
+    start = time.perf_counter()
     tuned = tune(scene, given.tune, cache) if given.tune else 0.0
     rivals, found, absent = compared(scene, given, cache)
     expected = found[EAGER] if EAGER in found else next(iter(found.values()))
     differ = {name: off(a, expected) for name, a in found.items()}
     memory = {r.name: r.memory() for r in rivals if r.memory}
     wait = waiting(scene, rivals)
-    us = timed({r.name: r.step for r in rivals}, wait, given.blocks)
+    blocks = timed({r.name: r.step for r in rivals}, wait, given.blocks)
     alone = timed({r.name: r.launch for r in rivals if r.launch}, wait, given.blocks)
     return {
-        "model": scene.model.name, "batch": scene.batch, "what": scene.what, "us": us,
-        "launch": {name: t["host"] for name, t in alone.items()}, "differ": differ,
-        "memory": memory, "absent": absent, "tuned_s": tuned,
+        "model": scene.model.name, "batch": scene.batch, "what": scene.what,
+        "us": {name: medians(b) for name, b in blocks.items()}, "paired": paired(blocks),
+        "launch": {name: medians(b)["host"] for name, b in alone.items()}, "differ": differ,
+        "memory": memory, "absent": absent, "tuned_s": tuned, "took_s": time.perf_counter() - start,
     }  # fmt: skip
 
 
@@ -160,15 +164,19 @@ def tune(scene: Scene, seconds: float, cache: str) -> float:
     return time.perf_counter() - start
 
 
+Blocks = dict[str, dict[str, list[float]]]  # host and whole microseconds a step, by who
+
+
 def timed(
-    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], blocks: int
-) -> dict[str, dict[str, float]]:
-    """Host and whole microseconds a step, medians of blocks in turn; each block is of some
-    milliseconds, and of few enough steps for a queue of launches."""
-    host: dict[str, list[float]] = {name: [] for name in steps}
-    whole: dict[str, list[float]] = {name: [] for name in steps}
-    counts = {name: count_of(step, synchronize) for name, step in steps.items()}
-    for _ in range(blocks):
+    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], most: int
+) -> Blocks:
+    """Blocks in turn: each of enough steps for the host to be warm again behind a synchronisation,
+    and of few enough for a queue of launches; as many as `SECONDS` have room for."""
+    found: Blocks = {name: {"host": [], "whole": []} for name in steps}
+    seconds = {name: duration(step, synchronize) for name, step in steps.items()}
+    counts = {name: max(10, min(20, int(5e-3 / each))) for name, each in seconds.items()}
+    turn = sum(counts[name] * each for name, each in seconds.items())
+    for _ in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
         for name, step in steps.items():
             synchronize()
             start = time.perf_counter()
@@ -177,23 +185,33 @@ def timed(
             submitted = time.perf_counter()
             synchronize()
             done = time.perf_counter()
-            host[name].append((submitted - start) / counts[name] * 1e6)
-            whole[name].append((done - start) / counts[name] * 1e6)
-    return {
-        name: {"host": statistics.median(host[name]), "whole": statistics.median(whole[name])}
-        for name in steps
-    }
+            found[name]["host"].append((submitted - start) / counts[name] * 1e6)
+            found[name]["whole"].append((done - start) / counts[name] * 1e6)
+    return found
 
 
-def count_of(step: Callable[[], Any], synchronize: Callable[[], None]) -> int:
-    """How many steps a block has: 20, or what 5 ms have room for."""
+def duration(step: Callable[[], Any], synchronize: Callable[[], None]) -> float:
     for _ in range(5):
         step()
     synchronize()
     start = time.perf_counter()
     step()
     synchronize()
-    return max(1, min(20, int(5e-3 / (time.perf_counter() - start))))
+    return time.perf_counter() - start
+
+
+def medians(of: dict[str, list[float]]) -> dict[str, float]:
+    return {what: statistics.median(values) for what, values in of.items()}
+
+
+def paired(blocks: Blocks) -> dict[str, float]:
+    """Ours, in all, by each other's: of blocks that came next to each other."""
+    ours = blocks.get(OURS, {}).get("whole", [])
+    return {
+        name: statistics.median(a / b for a, b in zip(ours, of["whole"], strict=True))
+        for name, of in blocks.items()
+        if ours and name != OURS
+    }
 
 
 # ---- compile times -------------------------------------------------------------------------------

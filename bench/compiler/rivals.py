@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import aicf
-from aicf.compiler.runtime.graph_capture import Captured
 
 from .steps import RATE, Scene
 
@@ -30,8 +29,8 @@ class NotThere(RuntimeError):
 @dataclass
 class Rival:
     """`step` submits a step and gives what `read` makes an array of: the loss, or scores. `launch`
-    is what a step comes to in the end and nothing else, where that can be told apart. `holds` is what
-    a graph reads and nothing else refers to."""
+    is what a step comes to in the end and nothing else, where that can be told apart. `holds` is
+    what a graph reads and nothing else refers to."""
 
     name: str
     step: Callable[[], Any]
@@ -77,9 +76,7 @@ def ours(scene: Scene, mode: str, cache: Any = False) -> Rival:
     if mode == "graph":
         if run.reasons:
             raise NotThere("; ".join(run.reasons.values()))
-        runner = run.last.runner
-        assert isinstance(runner, Captured)
-        made.launch = runner.graph.launch
+        made.launch = scene.launch(run)
     return made
 
 

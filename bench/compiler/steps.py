@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import aicf
+from aicf.compiler.runtime.graph_capture import Captured
 
 from .models import Model
 
@@ -81,6 +82,13 @@ class Scene:
             return run(x, y, lr=RATE / i, step=i)
 
         return run, step
+
+    def launch(self, run: Any) -> Callable[[], Any]:
+        """Of the graph that ran last, with nothing that it would be fed."""
+        runner = run.last.runner
+        assert isinstance(runner, Captured)
+        graph = self.backend.capture([step.call for step in runner.program.steps])
+        return graph.launch  # type: ignore[no-any-return]
 
     # ---- torch's -------------------------------------------------------------------------------
 

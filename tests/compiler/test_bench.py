@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,25 @@ def test_a_step_beside_others_on_the_cpu(tmp_path: Path) -> None:
     memory = report["rows"][0]["memory"]["aicf replay"]
     assert memory["arena"] == memory["bound"] > 0
     assert [m["what"] for m in report["marks"]] == ["peak of the arena, of its lower bound"]
+
+
+@pytest.mark.promise("MARK-9-compile")
+def test_blocks_have_some_steps_however_long_they_take() -> None:
+    from bench.compiler.peers import OURS, medians, paired, timed
+
+    count = {OURS: 0, "other": 0}
+
+    def step(name: str) -> None:
+        count[name] += 1
+        time.sleep(0.002 if name == OURS else 0.001)
+
+    waited = []
+    found = timed({name: lambda n=name: step(n) for name in count}, lambda: waited.append(1), 3)  # type: ignore[misc]
+    assert count == {name: 6 + 3 * n for name, n in ((OURS, 10), ("other", 10))}
+    assert len(waited) == 2 * (2 + 3 * 2)
+    assert medians(found[OURS])["whole"] > 2000
+    (one,) = paired(found).items()
+    assert one[0] == "other"
 
 
 @pytest.mark.promise("MARK-9-compile")
