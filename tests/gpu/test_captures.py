@@ -67,6 +67,33 @@ def test_a_thousand_launches_with_a_number_each(add: Any, rt: Any) -> None:
     assert (values(rt, total), values(rt, other)) == (want, want)
 
 
+@pytest.mark.promise("GRAPH-feed")
+@pytest.mark.parametrize("count, skip", [(2, 0), (3, 1), (64, 0), (65, 0), (4096, 3)])
+def test_each_launch_has_its_own_numbers(add: Any, rt: Any, count: int, skip: int) -> None:
+    """As words in the commands, or copied where they are more; kept of every launch, while slow
+    work before them lets hundreds pile up."""
+    memory, sums = ones(rt, count + skip, 0.0), ones(rt, count, 0.0)
+    number = rt.view(memory, (count,), offset=4 * skip)
+    kept = rt.empty((LAUNCHES, count), "f32", "cuda")
+    big = ones(rt, 1 << 24)
+    slow = add.bind(big, big, big)
+    host = np.zeros(count, "f4")
+    graph = rt.capture([add.bind(number, number, sums)], feed=(host, number))
+    want = np.arange(LAUNCHES, dtype="f4")[:, None] + np.arange(count, dtype="f4")
+    for i in range(LAUNCHES):
+        if i % 100 == 0:
+            for _ in range(20):
+                slow()
+        host[:] = want[i]
+        graph.launch()
+        host[:] = -1e6
+        rt.copy(sums, rt.view(kept, (count,), offset=4 * i * count))
+    found = np.empty((LAUNCHES, count), "f4")
+    rt.synchronize("cuda")
+    rt.copy(kept, found)
+    assert (found == 2 * want).all()
+
+
 @pytest.mark.promise("GRAPH-update")
 def test_updates_while_it_runs(add: Any, rt: Any) -> None:
     """Launches on their way go on with what was; a graph that is let go runs to its end."""
