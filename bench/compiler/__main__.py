@@ -100,7 +100,7 @@ def timed(
     host: dict[str, list[float]] = {name: [] for name in steps}
     whole: dict[str, list[float]] = {name: [] for name in steps}
     for block in range(blocks + 3):
-        for name, step in steps.items():
+        for name, step in turned(steps, block):
             synchronize()
             start = time.perf_counter()
             for _ in range(count):
@@ -117,6 +117,13 @@ def timed(
     }
 
 
+def turned(steps: dict[str, Callable[[], Any]], block: int) -> list[tuple[str, Callable[[], Any]]]:
+    """Beginning with another at each block: nobody always comes behind the same one."""
+    of = list(steps.items())
+    at = block % len(of) if of else 0
+    return of[at:] + of[:at]
+
+
 def selector_cost(scene: Scene, ops: int) -> float:
     """Microseconds an op, of choosing all kernels of the graph for the first time in a process that
     has chosen others before."""
@@ -126,7 +133,7 @@ def selector_cost(scene: Scene, ops: int) -> float:
     graph = scene.graph().place(scene.backend.device).bind({"N": scene.batch})
     nodes = [node for node in graph.nodes if not node.is_view]
     times = []
-    for _ in range(5):
+    for _ in range(31):
         requests = [Request.of_node(graph.table, node) for node in nodes]
         selector = Selector(scene.backend.info)
         start = time.perf_counter()

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .__main__ import BATCHES, facts, find_torch
+from .__main__ import BATCHES, facts, find_torch, turned
 from .models import MODELS
 from .rivals import MAKERS, NotThere, Rival, arrays
 from .steps import Scene
@@ -176,8 +176,8 @@ def timed(
     seconds = {name: duration(step, synchronize) for name, step in steps.items()}
     counts = {name: max(10, min(20, int(5e-3 / each))) for name, each in seconds.items()}
     turn = sum(counts[name] * each for name, each in seconds.items())
-    for _ in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
-        for name, step in steps.items():
+    for block in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
+        for name, step in turned(steps, block):
             synchronize()
             start = time.perf_counter()
             for _ in range(counts[name]):

@@ -139,7 +139,8 @@ class Selector:
         names = found.require()
         if len(names) == 1:
             return Choice(names[0], "only", found, self.device)
-        for record in self.stored(request, names):
+        known = self._known(request.row)
+        for record in self.stored(request, names) if known.records else ():
             differs = record.soft.differs(self.soft)
             how = "stale" if differs else "stored"
             return Choice(record.kernel, how, found, self.device, record, differs)
