@@ -14,7 +14,7 @@ static const char *const runtime_symbols[] = {
     "cuda_use_driver", "device_same", "dim_kind", "dtype_size", "explained_fn", "graph_s",
     "item_kind", "launch_fn", "lib_symbol", "line", "line_dense", "line_device", "line_has",
     "line_of", "line_settle", "module_close", "module_init", "module_name_docs", "module_open",
-    "module_require", "op_backend", "op_code", "op_infer", "op_prepare", "openblas_enter",
+    "module_require", "node", "node_s", "op_backend", "op_code", "op_infer", "op_prepare", "openblas_enter",
     "openblas_leave", "parallel_for", "plain_apart", "plain_backend", "plain_choose", "plain_holds",
     "plain_next", "plain_place", "plain_prepare", "plain_share", "plain_take", "plain_usable",
     "scope_aligned", "scope_batches", "scope_broadcast_numel", "scope_numel", "scope_present",

@@ -133,13 +133,15 @@ class AicfBackend:
                 call()
 
     def capture(
-        self, work: Sequence[Any], feed: tuple[np.ndarray[Any, Any], Any] | None = None
-    ) -> Any:
+        self, work: Sequence[Any], feed: tuple[np.ndarray[Any, Any], Any] | None = None,
+        *, branches: int = 1,
+    ) -> Any:  # fmt: skip
         """Prepared calls, and copies as (source, out), as one graph: `launch()` does all of it in
         their order, with the tensors and numbers that they have now; `update(work)` makes it that
         of the calls as they are then, and says how; `nodes` counts them. Nothing runs meanwhile.
         `feed`: an array on the host and a tensor; each launch first copies to the tensor what the
-        array then holds, which may be overwritten at once. Raises NoGraphs, or why not this."""
+        array then holds, which may be overwritten at once. `branches`: so many may run at once,
+        where none needs what another writes. Raises NoGraphs, or why not this."""
         raise NoGraphs(f"{self.name} has no graphs")
 
     # ---- memory --------------------------------------------------------------------------------

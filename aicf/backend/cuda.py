@@ -55,10 +55,12 @@ class CudaBackend(AicfBackend):
             return {**options, "stream": self._stream}
         return options
 
-    def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> Any:
+    def capture(
+        self, work: Sequence[Any], feed: tuple[Any, Any] | None = None, *, branches: int = 1
+    ) -> Any:
         import aicf_rt
 
-        return aicf_rt.capture(list(work), feed=feed) if feed else aicf_rt.capture(list(work))
+        return aicf_rt.capture(list(work), feed=feed, branches=branches)
 
     # ---- memory --------------------------------------------------------------------------------
 

@@ -126,7 +126,9 @@ class NullBackend(AicfBackend):
         for call in calls:
             call()
 
-    def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> NullGraph:
+    def capture(
+        self, work: Sequence[Any], feed: tuple[Any, Any] | None = None, *, branches: int = 1
+    ) -> NullGraph:
         self.graphs.append(NullGraph(self.launches, work))
         return self.graphs[-1]
 

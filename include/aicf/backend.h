@@ -13,6 +13,8 @@ typedef struct aicf_event_s *aicf_event; /* likewise: a moment in a stream's wor
 
 typedef struct aicf_graph_s *aicf_graph; /* likewise: work that was queued once and runs as one */
 
+typedef struct aicf_node_s *aicf_node; /* likewise: a piece of that, while it is queued */
+
 struct aicf_call; /* aicf/call.h */
 
 /* Functions that may be NULL say so; then the backend has no such notion. `status.backend` is
@@ -83,6 +85,15 @@ typedef struct aicf_backend {
     aicf_status (*launch_graph)(aicf_device device, aicf_stream stream, aicf_graph graph);
     /* Also while it runs: it then runs to its end. */
     aicf_status (*destroy_graph)(aicf_device device, aicf_graph graph);
+    /* Orders other than that of a stream, between begin_graph and end_graph; both NULL: there are
+       none. What would be queued next follows *count pieces, of which the first `room` are put into
+       `leaves`. */
+    aicf_status (*graph_leaves)(
+        aicf_device device, aicf_stream stream, aicf_node *leaves, int64_t room, int64_t *count);
+    /* It follows those instead, and nothing else. Without `early` it starts when all of them have
+       ended, whatever it says of itself. */
+    aicf_status (*graph_after)(
+        aicf_device device, aicf_stream stream, const aicf_node *after, int64_t count, bool early);
 
     /* Writes bytes of the host to the device's memory, in the order of the stream. They are taken
        at the call: the host's memory is free when it returns. AICF_UNSUPPORTED: so many, or these

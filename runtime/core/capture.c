@@ -1,5 +1,7 @@
 #include "capture.h"
 
+#include "branches.h"
+
 enum { TRIES = 4 };
 
 /* On a stream of its own, which is not captured yet. */
@@ -20,7 +22,8 @@ capture_on(capture *c, aicf_stream stream, void *memory)
     if (c->status.kind) {
         return;
     }
-    c->status = recording_queue(r, stream, memory, &c->item);
+    c->status = r->branches ? branches_queue(r, stream, memory, &c->item)
+                            : recording_queue(r, stream, memory, &c->item);
     bool queued = c->status.kind == AICF_OK;
     aicf_status ended = r->backend->end_graph(
         r->device, stream, queued ? &c->graph : NULL, c->change, &c->changed, &c->nodes);

@@ -1,6 +1,7 @@
 /* aicf_rt.Graph: what bound calls would launch, as one launch. */
 #include "graph.h"
 
+#include "branches.h"
 #include "parse.h"
 
 #include <stddef.h>
@@ -58,13 +59,28 @@ graph_settle(graph_object *self, const capture *c)
     }
 }
 
+/* Before the recording is captured; what it is fed by stands. */
+static int
+graph_branch(const graph_object *self, recording *r)
+{
+    const block *fed = self->fed.copy;
+    return recording_branch(r, self->branches, fed ? &fed->tensors[1]->t : NULL);
+}
+
 PyObject *
 graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"", "feed", NULL};
+    static char *names[] = {"", "feed", "branches", NULL};
     core_state *core = PyModule_GetState(module);
     PyObject *calls, *pair = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:capture", names, &calls, &pair)) {
+    int most = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Oi:capture", names, &calls, &pair, &most)) {
+        return NULL;
+    }
+    if (most < 1 || most > BRANCHES_MOST) {
+        PyErr_Format(
+            PyExc_ValueError, "capture: branches is how many calls may run at once, from 1 to %d",
+            BRANCHES_MOST);
         return NULL;
     }
     recording *r = recording_create(core, calls);
@@ -77,6 +93,8 @@ graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
     if (stays == 0 && pair != Py_None) {
         stays = feed_init(&self->fed, core, r->backend, r->device, pair);
     }
+    self->branches = most;
+    stays = stays == 0 ? graph_branch(self, r) : stays;
     if (stays == 0) {
         Py_BEGIN_ALLOW_THREADS;
         capture_run(&c, &self->room);
@@ -168,7 +186,7 @@ update_to(graph_object *self, recording **r)
     recording *before = graph_hold(self, &nodes);
     int allowed = before ? update_allowed(core, before, *r) : -1;
     recording_drop(before);
-    if (allowed < 0 || recording_check(*r) < 0) {
+    if (allowed < 0 || recording_check(*r) < 0 || graph_branch(self, *r) < 0) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;

@@ -20,6 +20,7 @@ typedef struct graph_object {
     int64_t nodes;
     workspace room;
     feed fed;
+    int branches;               /* of it may run at once, at most */
     bool launched;              /* since it was made: the first launch may take long */
     aicf_stream last;           /* where it was launched last, NULL: nowhere yet */
     PyObject *last_of;          /* who keeps that stream, or NULL */

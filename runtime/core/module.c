@@ -235,7 +235,7 @@ static PyMethodDef methods[] = {
      "launched, "
      "those after it were not."},
     {"capture", (PyCFunction)(void (*)(void))graph_capture, METH_VARARGS | METH_KEYWORDS,
-     "capture($module, calls, /, *, feed=None)\n--\n\n"
+     "capture($module, calls, /, *, feed=None, branches=1)\n--\n\n"
      "A Graph of what run(calls) would launch; nothing runs. An item may be a pair of tensors too: "
      "a "
      "copy on the device.\nAll of it is on one device, whose backend has graphs. `feed` is a pair "

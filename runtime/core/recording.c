@@ -1,5 +1,7 @@
 #include "recording.h"
 
+#include "branches.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,6 +233,32 @@ recording_create(const core_state *core, PyObject *calls)
     return r;
 }
 
+enum { ITEMS_MOST = 8192 }; /* beyond, the sets of those before each take much */
+
+int
+recording_branch(recording *r, int most, const aicf_tensor *fed)
+{
+    if (most <= 1 || r->count > ITEMS_MOST || !r->backend->graph_after ||
+        !r->backend->graph_leaves) {
+        return 0;
+    }
+    r->branches = branches_create(r, most, fed);
+    if (!r->branches) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    r->workspace = r->branches->room;
+    for (int64_t i = 0; i < r->branches->count; i++) {
+        int64_t count;
+        const int32_t *after = hazards_of(r->branches->order, i, &count);
+        r->topology = mix(r->topology, (uint64_t)count << 1 | r->branches->early[i]);
+        for (int64_t k = 0; k < count; k++) {
+            r->topology = mix(r->topology, (uint64_t)after[k]);
+        }
+    }
+    return 0;
+}
+
 void
 recording_drop(recording *r)
 {
@@ -245,6 +273,7 @@ recording_drop(recording *r)
     Py_XDECREF(r->calls);
     PyMem_Free(r->blocks);
     PyMem_Free(r->words);
+    branches_free(r->branches);
     PyMem_Free(r);
     PyErr_Restore(type, value, trace);
 }
@@ -264,8 +293,8 @@ recording_check(const recording *r)
 }
 
 /* The stream and the workspace are set in a copy: a block may be launched elsewhere meanwhile. */
-static aicf_status
-queue_one(const block *b, aicf_stream stream, void *workspace)
+aicf_status
+recording_queue_one(const block *b, aicf_stream stream, void *workspace)
 {
     _Alignas(16) char few[2048];
     size_t bytes = aicf_call_bytes(b->call->op, b->count);
@@ -277,7 +306,7 @@ queue_one(const block *b, aicf_stream stream, void *workspace)
     aicf_call *call = (aicf_call *)(void *)room;
     call->stream = stream;
     call->stream_given = true;
-    call->workspace = call->workspace ? call->workspace : workspace;
+    call->workspace = workspace ? workspace : call->workspace;
     aicf_status status = aicf_call_launch(call);
     if (room != few) {
         free(room);
@@ -291,7 +320,8 @@ recording_queue(const recording *r, aicf_stream stream, void *workspace, Py_ssiz
     aicf_status status = aicf_ok();
     for (Py_ssize_t i = 0; i < r->count && status.kind == AICF_OK; i++) {
         *item = i;
-        status = queue_one(r->blocks[i], stream, workspace);
+        void *own = r->blocks[i]->call->workspace ? NULL : workspace;
+        status = recording_queue_one(r->blocks[i], stream, own);
     }
     return status;
 }

@@ -5,6 +5,8 @@
 
 #include "bound.h"
 
+typedef struct branches branches;
+
 typedef struct recording {
     int64_t references;
     PyObject *calls; /* the tuple of them, as they were given */
@@ -14,7 +16,8 @@ typedef struct recording {
     aicf_device device;
     aicf_stream stream; /* that the calls name, NULL: none */
     const source *lead; /* of the stream otherwise, NULL: none */
-    int64_t workspace;  /* bytes of the largest: they run one after the other */
+    branches *branches; /* NULL: they run one after the other */
+    int64_t workspace;  /* bytes that those need which were given none */
     uint64_t topology;  /* a number of which kernels they are, in their order */
     watched *words;     /* of the tensors that may move, each once */
     Py_ssize_t watches;
@@ -24,10 +27,15 @@ typedef struct recording {
 
 /* NULL with an exception. Runs Python where there are pairs of tensors. */
 recording *recording_create(const core_state *core, PyObject *calls);
-/* Queues all of it on a stream that is being captured. What it launches has its workspace in
-   `workspace`. On failure *item is the call's index. Needs no GIL. */
+/* Before it is captured: at most `most` of them run at once, and what the graph is fed by, NULL: by
+   nothing, writes `fed`. Too many of them stay a chain. -1 with an exception. */
+int recording_branch(recording *r, int most, const aicf_tensor *fed);
+/* Queues all of it, one behind the other, on a stream that is being captured. What it launches has
+   its workspace in `workspace`. On failure *item is the call's index. Needs no GIL. */
 aicf_status
 recording_queue(const recording *r, aicf_stream stream, void *workspace, Py_ssize_t *item);
+/* One of them. It has its workspace in `workspace`; NULL: where it was bound to. */
+aicf_status recording_queue_one(const block *b, aicf_stream stream, void *workspace);
 /* -1 with an exception where a tensor is not where it was. Runs Python if it asks. */
 int recording_check(const recording *r);
 /* NULL is fine. */

@@ -1,5 +1,6 @@
 /* Captures of streams, and graphs: what was captured is a list of what would be recorded, and is
-   recorded when the graph is launched. Copies in memory that was allocated here are done then. */
+   recorded when the graph is launched, in the order of the capture. Copies in memory that was
+   allocated here are done then. Which nodes one follows is in its line. */
 #include "graphs.h"
 
 #include <pthread.h>
@@ -11,8 +12,16 @@
 
 enum { DETAILS = 512, CAPTURES = 16 };
 
+/* A node follows those whose bits are set: 1 << i of word i / 64. */
+enum { WORDS = 16, NODES = 64 * WORDS };
+
+typedef struct set {
+    uint64_t words[WORDS];
+} set;
+
 typedef struct node {
     char call[64];
+    set after;
     char details[DETAILS];
     const void *what; /* the kernel, NULL: a copy */
     void *to;
@@ -33,6 +42,9 @@ typedef struct capture {
     int device;
     bool on, invalid;
     nodes kept;
+    set next;                       /* what the next node follows */
+    cudaGraphNode_t told[NODES];    /* the same, for who asks */
+    cudaGraphEdgeData edges[NODES]; /* all plain */
 } capture;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,6 +60,18 @@ capture_of(cudaStream_t stream)
         }
     }
     return NULL;
+}
+
+static void
+set_add(set *s, size_t i)
+{
+    s->words[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static bool
+set_has(const set *s, size_t i)
+{
+    return s->words[i / 64] >> (i % 64) & 1;
 }
 
 static void
@@ -115,6 +139,19 @@ shim_capturing(cudaStream_t stream)
 }
 
 int
+shim_follows(cudaStream_t stream)
+{
+    int count = 0;
+    pthread_mutex_lock(&lock);
+    const capture *c = capture_of(stream);
+    for (int w = 0; c && w < WORDS; w++) {
+        count += __builtin_popcountll(c->next.words[w]);
+    }
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+int
 shim_keep(
     cudaStream_t stream, const void *what, void *to, const void *from, size_t bytes,
     const char *call, const char *details)
@@ -128,9 +165,13 @@ shim_keep(
     }
     if (c && c->invalid) {
         error = cudaErrorStreamCaptureInvalidated;
+    } else if (c && c->kept.count == NODES) {
+        error = cudaErrorMemoryAllocation;
     } else if (c) {
         node *n = &c->kept.of[c->kept.count++];
-        *n = (node){.what = what, .to = to, .from = from, .bytes = bytes};
+        *n = (node){.what = what, .to = to, .from = from, .bytes = bytes, .after = c->next};
+        c->next = (set){{0}};
+        set_add(&c->next, c->kept.count - 1);
         snprintf(n->call, sizeof n->call, "%s", call);
         snprintf(n->details, sizeof n->details, "%s", details);
     }
@@ -208,6 +249,82 @@ cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return (cudaError_t)shim_leave(error ? error : ended, __func__, "stream=%p", (void *)stream);
 }
 
+/* A node's handle is its number, and one. */
+static int
+tell(
+    cudaStream_t stream, enum cudaStreamCaptureStatus *status, const cudaGraphNode_t **nodes,
+    const cudaGraphEdgeData **edges, size_t *count)
+{
+    pthread_mutex_lock(&lock);
+    capture *c = capture_of(stream);
+    *status = !c           ? cudaStreamCaptureStatusNone
+              : c->invalid ? cudaStreamCaptureStatusInvalidated
+                           : cudaStreamCaptureStatusActive;
+    if (c && nodes) {
+        *count = 0;
+        for (size_t i = 0; i < c->kept.count; i++) {
+            if (set_has(&c->next, i)) {
+                c->told[(*count)++] = (cudaGraphNode_t)(i + 1);
+            }
+        }
+        *nodes = c->told;
+        *edges = c->edges;
+    }
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+#if CUDART_VERSION < 13000
+#define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3
+#define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2
+#endif
+
+cudaError_t
+cudaStreamGetCaptureInfo(
+    cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+    cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+    size_t *count)
+{
+    int error = shim_enter(__func__);
+    (void)id, (void)graph;
+    error = error ? error : tell(stream, status, nodes, edges, count);
+    return (cudaError_t)shim_leave(error, __func__, "stream=%p", (void *)stream);
+}
+
+static int
+follow(cudaStream_t stream, const cudaGraphNode_t *nodes, size_t count, unsigned flags)
+{
+    int error = 0;
+    pthread_mutex_lock(&lock);
+    capture *c = capture_of(stream);
+    error = !c ? cudaErrorIllegalState : c->invalid ? cudaErrorStreamCaptureInvalidated : 0;
+    for (size_t i = 0; i < count && !error; i++) {
+        size_t at = (size_t)(uintptr_t)nodes[i] - 1;
+        error = at < c->kept.count ? 0 : cudaErrorInvalidValue;
+    }
+    if (!error && flags == cudaStreamSetCaptureDependencies) {
+        c->next = (set){{0}};
+    }
+    for (size_t i = 0; i < count && !error; i++) {
+        set_add(&c->next, (size_t)(uintptr_t)nodes[i] - 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+cudaError_t
+cudaStreamUpdateCaptureDependencies(
+    cudaStream_t stream, cudaGraphNode_t *nodes, const cudaGraphEdgeData *edges, size_t count,
+    unsigned flags)
+{
+    int error = shim_enter(__func__);
+    error = error   ? error
+            : edges ? (int)cudaErrorInvalidValue
+                    : follow(stream, nodes, count, flags);
+    return (cudaError_t)shim_leave(
+        error, __func__, "stream=%p count=%zu flags=%u", (void *)stream, count, flags);
+}
+
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 cudaError_t
@@ -247,13 +364,14 @@ cudaGraphExecDestroy(cudaGraphExec_t made)
     return (cudaError_t)shim_leave(error, __func__, "made=%p", (void *)made);
 }
 
-/* Kernels may be others, but no copy becomes one, and there are as many. */
+/* Kernels may be others, but no copy becomes one, there are as many, and they follow the same. */
 static bool
 is_alike(const nodes *a, const nodes *b)
 {
     bool alike = a->count == b->count;
     for (size_t i = 0; alike && i < a->count; i++) {
-        alike = !a->of[i].what == !b->of[i].what;
+        alike = !a->of[i].what == !b->of[i].what &&
+                !memcmp(&a->of[i].after, &b->of[i].after, sizeof a->of[i].after);
     }
     return alike;
 }
@@ -272,6 +390,20 @@ cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph, cudaGraphExecUpdate
         error, __func__, "made=%p graph=%p", (void *)made, (void *)graph);
 }
 
+/* As numbers, with commas between; "-" for none. */
+static const char *
+text_of(const set *after, char *text, size_t size)
+{
+    size_t used = 0;
+    snprintf(text, size, "-");
+    for (size_t i = 0; i < NODES && used + 8 < size; i++) {
+        if (set_has(after, i)) {
+            used += (size_t)snprintf(text + used, size - used, "%s%zu", used ? "," : "", i);
+        }
+    }
+    return text;
+}
+
 static void
 play(const nodes *n, cudaStream_t stream)
 {
@@ -280,7 +412,10 @@ play(const nodes *n, cudaStream_t stream)
         if (!one->what && shim_owns(one->from, one->bytes) && shim_owns(one->to, one->bytes)) {
             memmove(one->to, one->from, one->bytes);
         }
-        shim_note(0, one->call, "%s node=%zu on=%p", one->details, i, (void *)stream);
+        char after[DETAILS];
+        shim_note(
+            0, one->call, "%s node=%zu after=%s on=%p", one->details, i,
+            text_of(&one->after, after, sizeof after), (void *)stream);
     }
 }
 

@@ -16,6 +16,9 @@ int shim_forbidden(void);
 /* The same of a wait for the current device, which every capture there forbids to all threads. */
 int shim_forbidden_device(void);
 bool shim_capturing(cudaStream_t stream);
+/* How many nodes the next one on the stream would follow; 0 where it is not captured. Nobody knows
+   what a start before all of several have ended means: such a launch is refused here. */
+int shim_follows(cudaStream_t stream);
 /* Keeps a call for later, where its stream is captured: a launch of `what`, or a copy. An error of
    the capture's. */
 int shim_keep(

@@ -41,6 +41,7 @@ typedef struct configuration {
     dim3 grid, block;
     size_t shared;
     cudaStream_t stream;
+    bool early; /* it may start before those that it follows have ended */
 } configuration;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -128,7 +129,7 @@ __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t s
     if (depth == NESTED) {
         return 1;
     }
-    pushed[depth++] = (configuration){grid, block, shared, stream};
+    pushed[depth++] = (configuration){grid, block, shared, stream, false};
     return 0;
 }
 
@@ -202,9 +203,11 @@ static int
 keep(const char *call, const kernel *k, configuration c, bool driver)
 {
     char kept[64], details[400];
-    snprintf(details, sizeof details, LAUNCH, LAUNCH_VALUES(k, c));
+    snprintf(details, sizeof details, LAUNCH "%s", LAUNCH_VALUES(k, c), c.early ? " early=1" : "");
     snprintf(kept, sizeof kept, "capture:%s", call);
-    int error = shim_keep(c.stream, k, NULL, NULL, 0, call, details);
+    int error = c.early && shim_follows(c.stream) > 1
+                    ? (int)cudaErrorNotSupported
+                    : shim_keep(c.stream, k, NULL, NULL, 0, call, details);
     return driver ? shim_note(error, kept, "%s by=driver", details)
                   : shim_leave(error, kept, "%s", details);
 }
@@ -275,17 +278,12 @@ host_of(CUfunction function, const char **by)
 }
 
 /* The driver's. */
-CUresult
-shim_launch(
-    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-    unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args, void **extra)
+static CUresult
+launch_driver(CUfunction function, configuration c)
 {
-    configuration c = {
-        {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, (cudaStream_t)stream};
     const char *by;
     kernel *k = find(host_of(function, &by));
     int error = shim_enter("cuLaunchKernel");
-    (void)args, (void)extra;
     error = error                            ? error
             : !shim_bound()                  ? (int)CUDA_ERROR_INVALID_CONTEXT
             : shim_waits("cudaLaunchKernel") ? (int)CUDA_ERROR_UNKNOWN
@@ -299,11 +297,29 @@ shim_launch(
 }
 
 CUresult
+shim_launch(
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+    unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **args, void **extra)
+{
+    (void)args, (void)extra;
+    return launch_driver(
+        function, (configuration){{grid_x, grid_y, grid_z},
+                                  {block_x, block_y, block_z},
+                                  shared,
+                                  (cudaStream_t)stream,
+                                  false});
+}
+
+CUresult
 shim_launch_with(const CUlaunchConfig *c, CUfunction function, void **args, void **extra)
 {
-    return shim_launch(
-        function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
-        c->sharedMemBytes, c->hStream, args, extra);
+    (void)args, (void)extra;
+    return launch_driver(
+        function, (configuration){{c->gridDimX, c->gridDimY, c->gridDimZ},
+                                  {c->blockDimX, c->blockDimY, c->blockDimZ},
+                                  c->sharedMemBytes,
+                                  (cudaStream_t)c->hStream,
+                                  true});
 }
 
 cudaError_t
@@ -311,7 +327,7 @@ __cudaLaunchKernel(
     cudaKernel_t handle, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
 {
     (void)args;
-    return launch("cudaLaunchKernel", handle, (configuration){grid, block, shared, stream});
+    return launch("cudaLaunchKernel", handle, (configuration){grid, block, shared, stream, false});
 }
 
 cudaError_t
@@ -319,7 +335,7 @@ cudaLaunchKernel(
     const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
 {
     (void)args;
-    return launch(__func__, function, (configuration){grid, block, shared, stream});
+    return launch(__func__, function, (configuration){grid, block, shared, stream, false});
 }
 
 cudaError_t
@@ -327,21 +343,23 @@ cudaLaunchCooperativeKernel(
     const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
 {
     (void)args;
-    return launch(__func__, function, (configuration){grid, block, shared, stream});
+    return launch(__func__, function, (configuration){grid, block, shared, stream, false});
 }
 
 cudaError_t
 cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
 {
     (void)args;
-    bool plain = true; /* but for when it may start, it is a launch like any */
+    bool plain = true, early = false; /* but for when it may start, it is a launch like any */
     for (unsigned i = 0; i < config->numAttrs; i++) {
-        plain &= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization;
+        bool is = config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization;
+        early |= is;
+        plain &= is;
     }
     return launch(
         plain ? "cudaLaunchKernel" : __func__, function,
-        (configuration){config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                        config->stream});
+        (configuration){config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream,
+                        early});
 }
 
 /* ---- attributes ----------------------------------------------------------------------------- */

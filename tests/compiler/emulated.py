@@ -21,6 +21,7 @@ class Emulated(CpuBackend):
         super().__init__(*args, **options)
         self.graphs: list[Graph] = []
         self.tries = 0
+        self.branches = 0  # of the last capture
 
     def prepare(self, op: str, *args: Any, **options: Any) -> Any:
         row = self.table[op]
@@ -36,8 +37,11 @@ class Emulated(CpuBackend):
     def run(self, calls: Sequence[Any], names: Sequence[str] = ()) -> None:
         super().run([call.call for call in calls], names)
 
-    def capture(self, work: Sequence[Any], feed: tuple[Any, Any] | None = None) -> Graph:
+    def capture(
+        self, work: Sequence[Any], feed: tuple[Any, Any] | None = None, *, branches: int = 1
+    ) -> Graph:
         self.tries += 1
+        self.branches = branches
         if self.refused:
             raise RuntimeError(self.refused)
         self.graphs.append(Graph(self, work, feed))

@@ -447,9 +447,9 @@ def test_a_run_works_on_the_stream_of_its_framework(mode: Any) -> None:
             used.append(self.stream)
             return super().empty(shape, dtype)
 
-        def capture(self, work: Any, feed: Any = None) -> Any:
+        def capture(self, work: Any, feed: Any = None, **options: Any) -> Any:
             used.append(self.stream)
-            return super().capture(work, feed)
+            return super().capture(work, feed, **options)
 
     backend = Streams()
     run = ExecutorV2(aicf.trace(lambda x: (x + x) * x, "f32[3]"), backend, mode=mode)

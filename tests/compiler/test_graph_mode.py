@@ -73,6 +73,24 @@ def test_eager_replay_and_graph_are_the_same_bits(
     assert len(set(found[0][0])) == 12
 
 
+@promise
+def test_branches_are_what_the_capture_is_asked_for() -> None:
+    """Of backends that know of them: one that does not is asked for a chain as ever."""
+    step = training()
+    for branches in (1, 4):
+        options: dict[str, Any] = {} if branches == 1 else {"branches": branches}
+        run = executor(step, **options)
+        x, y = next(iter(batches(1)))
+        run(x, y, lr=0.1, step=1)
+        assert run.backend.branches == branches
+        assert not run.reasons
+    for wrong, error in ((0, ValueError), (65, ValueError), (True, TypeError), (2.0, TypeError)):
+        with pytest.raises(error, match="branches"):
+            executor(step, branches=wrong)
+    with pytest.raises(ValueError, match="branches are of mode"):
+        executor(step, mode="replay", branches=2)
+
+
 @pytest.mark.promise("MARK-9-graph-schedule")
 def test_a_thousand_steps_under_a_schedule() -> None:
     """Warm-up and cosine: bit for bit those of uncaptured calls, with weights that still move."""

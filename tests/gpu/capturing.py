@@ -143,9 +143,9 @@ def in_a_thread(op: str) -> None:
 class Ours:
     """A graph of aicf_rt's, launched as torch launches its own."""
 
-    def __init__(self, made: Sequence[Case]) -> None:
+    def __init__(self, made: Sequence[Case], branches: int = 1) -> None:
         capture = importlib.import_module("aicf_rt").capture
-        self.graph = capture([case.bind() for case in made])
+        self.graph = capture([case.bind() for case in made], branches=branches)
 
     def replay(self) -> None:
         self.graph.launch()
@@ -165,8 +165,16 @@ def by_us(op: str) -> None:
         replay(graph, others)
 
 
+def at_once(op: str) -> None:
+    """All cases of the op beside each other, as nothing of one is another's."""
+    made = cases(op)
+    torch.cuda.synchronize()
+    replay(Ours(made, branches=8), made)
+
+
 CAPTURES = {
     "by us": by_us,
+    "at once": at_once,
     "first calls": first_calls,
     "one by one": one_by_one,
     "bound": bound,

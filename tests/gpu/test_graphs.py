@@ -24,7 +24,9 @@ LIMIT = 300.0  # seconds for a share
 
 
 @pytest.mark.gpu
-@pytest.mark.promise("S8", "ROWS-kernels", "GRAPH-capture", "COMPILER-capture-first")
+@pytest.mark.promise(
+    "S8", "ROWS-kernels", "GRAPH-capture", "GRAPH-branches", "COMPILER-capture-first"
+)
 @pytest.mark.parametrize(
     "way", [f"{name} {i}" for name in ("driver", "ours") for i in range(SHARES)] + ["runtime"]
 )
@@ -34,7 +36,7 @@ def test_captures(way: str) -> None:
     ops = tuple(SOME) if way == "runtime" else OPS[int(way.split()[1]) :: SHARES]
     wanted = {op: [*EVERY, *SOME.get(op, ())] for op in ops}
     if way.startswith("ours"):
-        wanted = {op: ["by us"] for op in ops}
+        wanted = {op: ["by us", "at once"] for op in ops}
     if way == "runtime":
         wanted = {op: [*names, "by us"] for op, names in wanted.items()}
     environment = {"AICF_LAUNCH": "runtime"} if way == "runtime" else {}

@@ -75,16 +75,18 @@ class ExecutorV2:
     "fresh" gives new tensors at each run; with "reused" the next run of that shape overwrites what
     the last one gave. `inputs`, of graphs: "repoint" reads them where they lie, and the graph is
     updated where others come; "copy" copies them first; "auto" copies those that come as others
-    again and again. `buckets`, of graphs: sizes to which one symbol is rounded up, {"N": (8, 64)},
-    or "auto", eight over its range, where that changes no bit; other runs are replayed, and
-    `reasons` says why. `selector` chooses the kernel of each node; without one it is the first of
-    the row that fits. `kept`: for how many combinations of sizes a program is kept."""
+    again and again. `branches`, of graphs: how many ops may run at once, where none needs what
+    another writes; with 1 they follow each other. `buckets`, of graphs: sizes to which one symbol
+    is rounded up, {"N": (8, 64)}, or "auto", eight over its range, where that changes no bit; other
+    runs are replayed, and `reasons` says why. `selector` chooses the kernel of each node; without
+    one it is the first of the row that fits. `kept`: for how many combinations of sizes a program
+    is kept."""
 
     def __init__(
         self, graph: Graph, backend: Any, *, params: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None, mode: Mode = "replay",
-        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", buckets: Any = None,
-        selector: Selector | None = None, kept: int = 8,
+        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", branches: int = 1,
+        buckets: Any = None, selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
         check_kinds(graph, backend, params, constants, kept, selector)
         for name, word in (("mode", mode), ("outputs", outputs), ("inputs", inputs)):
@@ -97,6 +99,13 @@ class ExecutorV2:
             if any(value.type.symbols):
                 raise ValueError(f"param {value!r} has no size: bind the graph to one")
         self.inputs: Inputs = inputs
+        if isinstance(branches, bool) or not isinstance(branches, int):
+            raise TypeError(f"branches must be an int, not {described(branches)}")
+        if not 1 <= branches <= 64:
+            raise ValueError(f"branches are from 1 to 64, not {branches}")
+        if branches > 1 and mode != "graph":
+            raise ValueError(f'branches are of mode "graph", and mode is {mode!r}')
+        self.branches = branches
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
         if buckets is not None and mode != "graph":
@@ -306,7 +315,7 @@ class ExecutorV2:
                 program.put(value, held[value])
         program.settle()
         refused = functools.partial(type(self)._refused, self._me, bound.name)
-        made = Captured(program, scalars, fresh, self.inputs, refused)
+        made = Captured(program, scalars, fresh, self.inputs, refused, self.branches)
         for value in scalars.tensors:
             made.put(value, held[value])
         return made

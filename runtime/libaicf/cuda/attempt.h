@@ -43,6 +43,15 @@ bool cuda_spoiled_graph(int32_t native);
 aicf_status cuda_launch_graph(aicf_device device, aicf_stream stream, aicf_graph graph);
 aicf_status cuda_destroy_graph(aicf_device device, aicf_graph graph);
 
+/* order.c */
+aicf_status cuda_graph_leaves(
+    aicf_device device, aicf_stream stream, aicf_node *leaves, int64_t room, int64_t *count);
+aicf_status cuda_graph_after(
+    aicf_device device, aicf_stream stream, const aicf_node *after, int64_t count, bool early);
+/* Whether what is launched next on a captured stream may not start early, though its kernel could.
+   Requires here.late. */
+bool order_is_late(cudaStream_t stream);
+
 #pragma GCC visibility pop
 
 #endif

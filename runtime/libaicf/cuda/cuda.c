@@ -318,5 +318,7 @@ const aicf_backend aicf_backend_cuda = {
     .spoiled_graph = cuda_spoiled_graph,
     .launch_graph = cuda_launch_graph,
     .destroy_graph = cuda_destroy_graph,
+    .graph_leaves = cuda_graph_leaves,
+    .graph_after = cuda_graph_after,
     .write = cuda_write,
 };

@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "attempt.h"
 #include "device.h"
 #include "driver.h"
 #include "failure.h"
@@ -168,11 +169,35 @@ is_early(const cudaLaunchConfig_t *config)
            one->val.programmaticStreamSerializationAllowed;
 }
 
-/* Clusters and the like, and launches that may start early: the driver has those too. */
-NOTED(
-    cudaError_t, cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *function,
-    void **args)
+DECLARE(cudaError_t, cudaLaunchKernelExC, const cudaLaunchConfig_t *, const void *, void **);
+
+enum { ATTRIBUTES = 16 };
+
+/* Not early, whatever the attributes say: it follows several, and the last to end may be any. */
+static __attribute__((noinline, cold)) cudaError_t
+launch_late(const cudaLaunchConfig_t *config, const void *function, void **args)
 {
+    cudaLaunchAttribute kept[ATTRIBUTES];
+    cudaLaunchConfig_t late = *config;
+    late.attrs = kept;
+    late.numAttrs = 0;
+    for (unsigned i = 0; i < config->numAttrs && late.numAttrs < ATTRIBUTES; i++) {
+        if (config->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization) {
+            kept[late.numAttrs++] = config->attrs[i];
+        }
+    }
+    cudaError_t before = cudaPeekAtLastError();
+    cudaError_t error = native_cudaLaunchKernelExC(&late, function, args);
+    return end(before, error, late.gridDim, late.blockDim, late.dynamicSmemBytes);
+}
+
+/* Clusters and the like, and launches that may start early: the driver has those too. */
+cudaError_t
+noted_cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
+{
+    if (__builtin_expect(here.late, 0) && order_is_late(config->stream)) {
+        return launch_late(config, function, args);
+    }
     const bool early = is_early(config);
     if (early && launch_fast(
                      function, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,

@@ -25,6 +25,7 @@ typedef struct thread {
        next; 0: not known. Nobody else's code runs while it is set but launchers. */
     uint64_t context;
     bool series; /* launches follow each other, and nothing else happens on the thread */
+    bool late;   /* order_is_late may say so */
     failure failed;
 } thread;
 

@@ -165,11 +165,14 @@ def capture(
     /,
     *,
     feed: tuple[Any, Any] | None = None,
+    branches: int = 1,
 ) -> Graph:
     """A graph of what `run` would launch, each call as it is when this begins; nothing runs. A pair
     (source, out) of tensors of the device is a copy. `feed` is a pair (host, out) of at most 64
     KiB: each launch copies the bytes that the host's tensor then has to `out` first, and what is
-    written there later is of later launches. Raises Unsupported where calls cannot be in
+    written there later is of later launches. `branches`, from 1 to 64: how many calls may run at
+    once, where none reads or writes bytes that another writes; with 1 they follow each other.
+    Raises Unsupported where calls cannot be in
     one graph, or their backend has none; CudaError where it fails, with the call's index as `item`
     if one was refused. Nothing was launched then."""
 
