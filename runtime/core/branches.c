@@ -14,10 +14,17 @@ typedef struct slot {
     int64_t last;
 } slot;
 
+/* What the blocks use, one after the other. */
+typedef struct uses {
+    extent *of;
+    int64_t *ends; /* of a block's, which begin where those before it end */
+    int64_t count;
+} uses;
+
 typedef struct maker {
     const recording *r;
     branches *b;
-    extent *room; /* for those of any one block */
+    uses tensors, given; /* `given`: workspaces, where callers gave them */
     int64_t lanes[BRANCHES_MOST];
     int most, used;
     slot slots[BRANCHES_MOST];
@@ -27,21 +34,14 @@ typedef struct maker {
 
 /* ---- what a block reads and writes ----------------------------------------------------------- */
 
-static int64_t
-extents_at_most(const block *b)
-{
-    return b->count + 1;
-}
-
 /* What a library does beside its operands is its own: nothing runs beside it. */
-static int64_t
-extents_of(const block *b, extent *of)
+static void
+add_tensors(uses *u, const block *b)
 {
     const aicf_call *call = b->call;
-    int64_t count = 0;
     if (call->op->kernels[call->kernel].libs) {
-        of[0] = HAZARDS_ALL;
-        return 1;
+        u->of[u->count++] = HAZARDS_ALL;
+        return;
     }
     for (int p = 0; p < call->op->params; p++) {
         int role = call->op->params_of[p].role;
@@ -50,11 +50,60 @@ extents_of(const block *b, extent *of)
             const aicf_tensor *t = &b->tensors[i]->t;
             if (!t->absent && t->first != t->end) {
                 bool written = role == AICF_OUT || role == AICF_INOUT;
-                of[count++] = (extent){t->first, t->end, written};
+                u->of[u->count++] = (extent){t->first, t->end, written};
             }
         }
     }
-    return count;
+}
+
+static void
+add_given(uses *u, const block *b)
+{
+    uintptr_t first = (uintptr_t)b->call->workspace;
+    if (first && b->call->workspace_size) {
+        u->of[u->count++] = (extent){first, first + (uintptr_t)b->call->workspace_size, true};
+    }
+}
+
+/* Of item 0 what feeds the graph. Both share one array, `given` behind `tensors`. */
+static bool
+find_uses(maker *m, const aicf_tensor *fed)
+{
+    const recording *r = m->r;
+    size_t items = (size_t)r->count + 1, most = 2 * items;
+    for (Py_ssize_t i = 0; i < r->count; i++) {
+        most += (size_t)r->blocks[i]->count;
+    }
+    m->tensors = (uses){malloc(most * sizeof(extent)), calloc(items, sizeof(int64_t)), 0};
+    m->given = (uses){NULL, calloc(items, sizeof(int64_t)), 0};
+    if (!m->tensors.of || !m->tensors.ends || !m->given.ends) {
+        return false;
+    }
+    if (fed) {
+        m->tensors.of[m->tensors.count++] = (extent){fed->first, fed->end, true};
+    }
+    m->tensors.ends[0] = m->tensors.count;
+    for (Py_ssize_t i = 0; i < r->count; i++) {
+        if (r->blocks[i]->call->launch) {
+            add_tensors(&m->tensors, r->blocks[i]);
+        }
+        m->tensors.ends[i + 1] = m->tensors.count;
+    }
+    m->given.of = m->tensors.of + m->tensors.count;
+    for (Py_ssize_t i = 0; i < r->count; i++) {
+        if (r->blocks[i]->call->launch) {
+            add_given(&m->given, r->blocks[i]);
+        }
+        m->given.ends[i + 1] = m->given.count;
+    }
+    return true;
+}
+
+static bool
+use(maker *m, const uses *u, int64_t now)
+{
+    int64_t begin = now ? u->ends[now - 1] : 0;
+    return hazards_uses(m->b->order, u->of + begin, u->ends[now] - begin);
 }
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
@@ -130,20 +179,17 @@ find_slot(const maker *m, int64_t bytes, bool done)
 
 /* A workspace that the caller gave is left for one that nobody waits for, while these take little.
    Without one, and where they would take much, it waits for another's. */
-static void
+static bool
 take_workspace(maker *m, const block *b, int64_t now)
 {
     const aicf_call *call = b->call;
     int64_t bytes = (call->workspace_size + ALIGNED - 1) / ALIGNED * ALIGNED;
-    uintptr_t given = (uintptr_t)call->workspace;
     int at = find_slot(m, bytes, true);
     int64_t more = at < 0 ? bytes : growth_of(&m->slots[at], bytes);
     bool opens = at < 0 && m->slot_count < BRANCHES_MOST;
     bool fits = (at >= 0 || opens) && (more == 0 || m->bytes + more <= ROOM_MOST);
-    if (!fits && given) {
-        hazards_uses(
-            m->b->order, &(extent){given, given + (uintptr_t)call->workspace_size, true}, 1);
-        return;
+    if (!fits && call->workspace) {
+        return use(m, &m->given, now);
     }
     if (!fits && m->slot_count) {
         at = find_slot(m, bytes, false);
@@ -158,6 +204,7 @@ take_workspace(maker *m, const block *b, int64_t now)
     s->bytes += growth_of(s, bytes);
     s->last = now;
     m->b->places[now] = at;
+    return true;
 }
 
 /* From slots to offsets. */
@@ -177,46 +224,35 @@ lay_slots(maker *m)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool
-take_fed(maker *m, const aicf_tensor *fed)
-{
-    if (!hazards_begin(m->b->order)) {
-        return false;
-    }
-    if (fed) {
-        hazards_uses(m->b->order, &(extent){fed->first, fed->end, true}, 1);
-    }
-    hazards_end(m->b->order);
-    return true;
-}
-
-static bool
-take_item(maker *m, const block *b, int64_t now)
+take_item(maker *m, int64_t now)
 {
     hazards *order = m->b->order;
-    int64_t count;
-    if (!hazards_begin(order)) {
-        return false;
-    }
-    if (b->call->launch) {
-        hazards_uses(order, m->room, extents_of(b, m->room));
-        int64_t before = take_lane(m, now);
-        if (b->call->workspace_size) {
-            take_workspace(m, b, now);
-        }
+    const block *b = now ? m->r->blocks[now - 1] : NULL;
+    bool made = hazards_begin(order) && use(m, &m->tensors, now);
+    if (made && b && b->call->launch) {
+        int64_t before = take_lane(m, now), count;
+        made = !b->call->workspace_size || take_workspace(m, b, now);
         const int32_t *after = hazards_of(order, now, &count);
         m->b->early[now] = count == 1 && *after == before;
     }
     hazards_end(order);
-    return true;
+    return made;
 }
 
 static bool
-make_all(maker *m, const aicf_tensor *fed)
+make_all(maker *m)
 {
-    const recording *r = m->r;
-    bool made = take_fed(m, fed);
-    for (Py_ssize_t i = 0; i < r->count && made; i++) {
-        made = take_item(m, r->blocks[i], i + 1);
+    branches *b = m->b;
+    bool made = true;
+    b->order = hazards_create(b->count, m->tensors.of, m->tensors.count + m->given.count);
+    b->early = calloc((size_t)b->count, sizeof *b->early);
+    b->places = malloc((size_t)b->count * sizeof *b->places);
+    if (!b->order || !b->early || !b->places) {
+        return false;
+    }
+    memset(b->places, -1, (size_t)b->count * sizeof *b->places);
+    for (int64_t i = 0; i < b->count && made; i++) {
+        made = take_item(m, i);
     }
     if (made) {
         lay_slots(m);
@@ -227,34 +263,20 @@ make_all(maker *m, const aicf_tensor *fed)
 branches *
 branches_create(const recording *r, int most, const aicf_tensor *fed)
 {
-    maker m = {.r = r, .most = most};
-    int64_t total = 1, widest = 0;
-    size_t count = (size_t)r->count + 1;
-    for (Py_ssize_t i = 0; i < r->count; i++) {
-        int64_t own = extents_at_most(r->blocks[i]);
-        total += own;
-        widest = own > widest ? own : widest;
-    }
-    branches *b = m.b = calloc(1, sizeof *b);
-    if (!b) {
+    maker m = {.r = r, .most = most, .b = calloc(1, sizeof(branches))};
+    if (!m.b) {
         return NULL;
     }
-    b->count = (int64_t)count;
-    b->order = hazards_create(b->count, total);
-    b->early = calloc(count, sizeof *b->early);
-    b->places = malloc(count * sizeof *b->places);
-    m.room = calloc((size_t)widest + 1, sizeof *m.room);
-    bool made = b->order && b->early && b->places && m.room;
-    if (made) {
-        memset(b->places, -1, count * sizeof *b->places);
-        made = make_all(&m, fed);
-    }
-    free(m.room);
+    m.b->count = r->count + 1;
+    bool made = find_uses(&m, fed) && make_all(&m);
+    free(m.tensors.of);
+    free(m.tensors.ends);
+    free(m.given.ends);
     if (!made) {
-        branches_free(b);
+        branches_free(m.b);
         return NULL;
     }
-    return b;
+    return m.b;
 }
 
 void

@@ -2,41 +2,75 @@
 
 #include <stdlib.h>
 
-typedef struct item {
-    uintptr_t low, high; /* all of its extents lie between */
-    int64_t extents;     /* the end of its own, which begin where those before it end */
-    int64_t after;       /* likewise of those that it follows */
-} item;
+/* Bytes between two neighbours of all that extents begin and end at. */
+typedef struct segment {
+    int32_t writer;  /* the last, NONE: nobody wrote it */
+    int32_t readers; /* since then, the last one's entry */
+} segment;
+
+typedef struct reader {
+    int32_t item, next;
+} reader;
 
 struct hazards {
-    int64_t count; /* of items that are ended */
-    int64_t words; /* of a set of items */
-    item *items;   /* behind an empty one */
-    extent *extents;
-    uint64_t *past; /* a set for each item: all that are done before it */
+    int64_t count;   /* of items that are ended */
+    int64_t words;   /* of a set of items */
+    uint64_t *past;  /* a set for each item: all that are done before it */
+    int64_t *begins; /* of an item's part of `after`, which ends where the next one's begins */
     int32_t *after;
-    int64_t room; /* of `after` */
+    int64_t after_room;
+    uintptr_t *bounds; /* each once, sorted */
+    int64_t bound_count;
+    segment *segments; /* one behind each bound */
+    reader *readers;
+    int64_t reader_count, reader_room;
 };
 
-enum { WORD = 64 };
+enum { WORD = 64, NONE = -1 };
+
+static int
+compare(const void *a, const void *b)
+{
+    uintptr_t one = *(const uintptr_t *)a, other = *(const uintptr_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+static void
+find_bounds(hazards *h, const extent *all, int64_t count)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+        h->bounds[2 * i] = all[i].first;
+        h->bounds[2 * i + 1] = all[i].end;
+    }
+    qsort(h->bounds, (size_t)(2 * count), sizeof *h->bounds, compare);
+    for (int64_t i = 0; i < 2 * count; i++) {
+        if (!kept || h->bounds[kept - 1] != h->bounds[i]) {
+            h->segments[kept] = (segment){NONE, NONE};
+            h->bounds[kept++] = h->bounds[i];
+        }
+    }
+    h->bound_count = kept;
+}
 
 hazards *
-hazards_create(int64_t items, int64_t extents)
+hazards_create(int64_t items, const extent *all, int64_t count)
 {
+    size_t bounds = 2 * (size_t)count + 1;
     hazards *h = calloc(1, sizeof *h);
     if (!h) {
         return NULL;
     }
     h->words = (items + WORD - 1) / WORD;
-    h->room = 4 * items;
-    h->items = calloc((size_t)items + 1, sizeof *h->items);
-    h->extents = calloc((size_t)extents + 1, sizeof *h->extents);
     h->past = calloc((size_t)(items * h->words) + 1, sizeof *h->past);
-    h->after = calloc((size_t)h->room + 1, sizeof *h->after);
-    if (!h->items || !h->extents || !h->past || !h->after) {
+    h->begins = calloc((size_t)items + 1, sizeof *h->begins);
+    h->bounds = malloc(bounds * sizeof *h->bounds);
+    h->segments = malloc(bounds * sizeof *h->segments);
+    if (!h->past || !h->begins || !h->bounds || !h->segments) {
         hazards_free(h);
         return NULL;
     }
+    find_bounds(h, all, count);
     return h;
 }
 
@@ -44,18 +78,14 @@ void
 hazards_free(hazards *h)
 {
     if (h) {
-        free(h->items);
-        free(h->extents);
         free(h->past);
+        free(h->begins);
         free(h->after);
+        free(h->bounds);
+        free(h->segments);
+        free(h->readers);
         free(h);
     }
-}
-
-static inline item *
-item_of(const hazards *h, int64_t i)
-{
-    return &h->items[i + 1];
 }
 
 static inline uint64_t *
@@ -79,26 +109,31 @@ hazards_is_past(const hazards *h, int64_t i)
 const int32_t *
 hazards_of(const hazards *h, int64_t i, int64_t *count)
 {
-    int64_t begin = item_of(h, i - 1)->after;
-    *count = item_of(h, i)->after - begin;
-    return h->after + begin;
+    *count = h->begins[i + 1] - h->begins[i];
+    return h->after + h->begins[i];
 }
 
 bool
 hazards_begin(hazards *h)
 {
-    const item *before = item_of(h, h->count - 1);
-    int64_t most = before->after + h->count; /* it follows no more than there are */
-    if (most > h->room) {
-        int32_t *more = realloc(h->after, 2 * (size_t)most * sizeof *more);
+    int64_t begin = h->begins[h->count], most = begin + h->count; /* it follows no more */
+    if (most >= h->after_room) {
+        int64_t room = 2 * most + WORD;
+        int32_t *more = realloc(h->after, (size_t)room * sizeof *more);
         if (!more) {
             return false;
         }
         h->after = more;
-        h->room = 2 * most;
+        h->after_room = room;
     }
-    *item_of(h, h->count) = (item){UINTPTR_MAX, 0, before->extents, before->after};
+    h->begins[h->count + 1] = begin;
     return true;
+}
+
+void
+hazards_end(hazards *h)
+{
+    h->count++;
 }
 
 /* ---- what it follows ------------------------------------------------------------------------- */
@@ -107,23 +142,23 @@ hazards_begin(hazards *h)
 void
 hazards_follow(hazards *h, int64_t other)
 {
-    item *now = item_of(h, h->count);
     uint64_t *past = past_of(h, h->count);
     const uint64_t *theirs = past_of(h, other);
+    int64_t begin = h->begins[h->count], end = h->begins[h->count + 1];
     if (is_in(past, other)) {
         return;
     }
-    int64_t kept = item_of(h, h->count - 1)->after, at;
-    for (int64_t i = kept; i < now->after; i++) {
+    int64_t kept = begin, at;
+    for (int64_t i = begin; i < end; i++) {
         if (!is_in(theirs, h->after[i])) {
             h->after[kept++] = h->after[i];
         }
     }
-    for (at = kept; at > item_of(h, h->count - 1)->after && h->after[at - 1] < other; at--) {
+    for (at = kept; at > begin && h->after[at - 1] < other; at--) {
         h->after[at] = h->after[at - 1];
     }
     h->after[at] = (int32_t)other;
-    now->after = kept + 1;
+    h->begins[h->count + 1] = kept + 1;
     for (int64_t w = 0; w < h->words; w++) {
         past[w] |= theirs[w];
     }
@@ -131,46 +166,66 @@ hazards_follow(hazards *h, int64_t other)
 }
 
 static bool
-meets(const hazards *h, int64_t other, const extent *of, int64_t count)
+read_segment(hazards *h, segment *s)
 {
-    const extent *theirs = h->extents + item_of(h, other - 1)->extents;
-    const extent *end = h->extents + item_of(h, other)->extents;
-    for (; theirs < end; theirs++) {
-        for (int64_t i = 0; i < count; i++) {
-            if (of[i].first < theirs->end && theirs->first < of[i].end &&
-                (of[i].written || theirs->written)) {
-                return true;
+    if (h->reader_count == h->reader_room) {
+        int64_t room = 2 * h->reader_room + WORD;
+        reader *more = realloc(h->readers, (size_t)room * sizeof *more);
+        if (!more) {
+            return false;
+        }
+        h->readers = more;
+        h->reader_room = room;
+    }
+    h->readers[h->reader_count] = (reader){(int32_t)h->count, s->readers};
+    s->readers = (int32_t)h->reader_count++;
+    return true;
+}
+
+static void
+write_segment(hazards *h, segment *s)
+{
+    for (int32_t at = s->readers; at != NONE; at = h->readers[at].next) {
+        if (h->readers[at].item != h->count) {
+            hazards_follow(h, h->readers[at].item);
+        }
+    }
+    *s = (segment){(int32_t)h->count, NONE};
+}
+
+/* The bound that is this address. */
+static int64_t
+bound_of(const hazards *h, uintptr_t address)
+{
+    int64_t low = 0, high = h->bound_count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (h->bounds[middle] < address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+bool
+hazards_uses(hazards *h, const extent *of, int64_t count)
+{
+    bool kept = true;
+    for (int64_t i = 0; i < count; i++) {
+        segment *s = h->segments + bound_of(h, of[i].first);
+        segment *end = h->segments + bound_of(h, of[i].end);
+        for (; s < end && kept; s++) {
+            if (s->writer != NONE && s->writer != h->count) {
+                hazards_follow(h, s->writer);
+            }
+            if (of[i].written) {
+                write_segment(h, s);
+            } else {
+                kept = read_segment(h, s);
             }
         }
     }
-    return false;
-}
-
-/* From the last one back, so that most of those before are past when they are come to. */
-void
-hazards_uses(hazards *h, const extent *of, int64_t count)
-{
-    item *now = item_of(h, h->count);
-    uintptr_t low = UINTPTR_MAX, high = 0;
-    for (int64_t i = 0; i < count; i++) {
-        low = of[i].first < low ? of[i].first : low;
-        high = of[i].end > high ? of[i].end : high;
-        h->extents[now->extents++] = of[i];
-    }
-    const uint64_t *past = past_of(h, h->count);
-    for (int64_t other = h->count - 1; other >= 0; other--) {
-        const item *theirs = item_of(h, other);
-        if (theirs->low < high && low < theirs->high && !is_in(past, other) &&
-            meets(h, other, of, count)) {
-            hazards_follow(h, other);
-        }
-    }
-    now->low = low < now->low ? low : now->low;
-    now->high = high > now->high ? high : now->high;
-}
-
-void
-hazards_end(hazards *h)
-{
-    h->count++;
+    return kept;
 }

@@ -17,15 +17,15 @@ typedef struct extent {
 
 typedef struct hazards hazards;
 
-/* For so many items at most, of so many extents in all. NULL: no memory. */
-hazards *hazards_create(int64_t items, int64_t extents);
+/* For so many items at most, that use some of these extents and no others. NULL: no memory. */
+hazards *hazards_create(int64_t items, const extent *all, int64_t count);
 void hazards_free(hazards *h);
 
 /* The next item: begun, told of, ended. Before the end it may be asked of as well. False: no
-   memory. */
+   memory, and there is no going on. */
 bool hazards_begin(hazards *h);
 /* After all that wrote what it reads, and that read or wrote what it writes. */
-void hazards_uses(hazards *h, const extent *of, int64_t count);
+bool hazards_uses(hazards *h, const extent *of, int64_t count);
 /* After that one as well. */
 void hazards_follow(hazards *h, int64_t item);
 /* Whether that one is certainly done before it. */
