@@ -65,36 +65,32 @@ add_given(uses *u, const block *b)
     }
 }
 
-/* Of item 0 what feeds the graph. Both share one array, `given` behind `tensors`. */
+/* Both share one array, `given` behind `tensors`. */
 static bool
-find_uses(maker *m, const aicf_tensor *fed)
+find_uses(maker *m)
 {
     const recording *r = m->r;
-    size_t items = (size_t)r->count + 1, most = 2 * items;
+    size_t items = (size_t)r->count + 1, most = items;
     for (Py_ssize_t i = 0; i < r->count; i++) {
-        most += (size_t)r->blocks[i]->count;
+        most += (size_t)r->blocks[i]->count + 1;
     }
     m->tensors = (uses){malloc(most * sizeof(extent)), calloc(items, sizeof(int64_t)), 0};
     m->given = (uses){NULL, calloc(items, sizeof(int64_t)), 0};
     if (!m->tensors.of || !m->tensors.ends || !m->given.ends) {
         return false;
     }
-    if (fed) {
-        m->tensors.of[m->tensors.count++] = (extent){fed->first, fed->end, true};
-    }
-    m->tensors.ends[0] = m->tensors.count;
     for (Py_ssize_t i = 0; i < r->count; i++) {
         if (r->blocks[i]->call->launch) {
             add_tensors(&m->tensors, r->blocks[i]);
         }
-        m->tensors.ends[i + 1] = m->tensors.count;
+        m->tensors.ends[i] = m->tensors.count;
     }
     m->given.of = m->tensors.of + m->tensors.count;
     for (Py_ssize_t i = 0; i < r->count; i++) {
         if (r->blocks[i]->call->launch) {
             add_given(&m->given, r->blocks[i]);
         }
-        m->given.ends[i + 1] = m->given.count;
+        m->given.ends[i] = m->given.count;
     }
     return true;
 }
@@ -227,9 +223,9 @@ static bool
 take_item(maker *m, int64_t now)
 {
     hazards *order = m->b->order;
-    const block *b = now ? m->r->blocks[now - 1] : NULL;
+    const block *b = m->r->blocks[now];
     bool made = hazards_begin(order) && use(m, &m->tensors, now);
-    if (made && b && b->call->launch) {
+    if (made && b->call->launch) {
         int64_t before = take_lane(m, now), count;
         made = !b->call->workspace_size || take_workspace(m, b, now);
         const int32_t *after = hazards_of(order, now, &count);
@@ -261,14 +257,14 @@ make_all(maker *m)
 }
 
 branches *
-branches_create(const recording *r, int most, const aicf_tensor *fed)
+branches_create(const recording *r, int most)
 {
     maker m = {.r = r, .most = most, .b = calloc(1, sizeof(branches))};
     if (!m.b) {
         return NULL;
     }
-    m.b->count = r->count + 1;
-    bool made = find_uses(&m, fed) && make_all(&m);
+    m.b->count = r->count;
+    bool made = find_uses(&m) && make_all(&m);
     free(m.tensors.of);
     free(m.tensors.ends);
     free(m.given.ends);
@@ -292,9 +288,9 @@ branches_free(branches *b)
 
 /* ---- queueing -------------------------------------------------------------------------------- */
 
-/* The nodes that items left, by which those behind them follow. */
+/* The nodes that items left, by which those behind them follow; first those that were there. */
 typedef struct leaves {
-    int64_t *ends; /* of an item's, which begin at the end of those before */
+    int64_t *ends; /* of those that were there, then of each item's */
     aicf_node *nodes;
     int64_t room;
     aicf_node *after; /* of those that one follows */
@@ -316,11 +312,11 @@ reserve(aicf_node **nodes, int64_t *room, int64_t wanted)
 
 static const aicf_status no_memory = {.kind = AICF_NO_MEMORY};
 
-/* What the stream has now are those of item i. */
+/* What the stream has now are those of item i; -1: they were there. */
 static aicf_status
 leave(const recording *r, aicf_stream stream, leaves *l, int64_t i)
 {
-    int64_t begin = i ? l->ends[i - 1] : 0, count = 0, room = l->room;
+    int64_t begin = i < 0 ? 0 : l->ends[i], count = 0, room = l->room;
     aicf_status status;
     do {
         if (!reserve(&l->nodes, &l->room, begin + count)) {
@@ -329,36 +325,44 @@ leave(const recording *r, aicf_stream stream, leaves *l, int64_t i)
         room = l->room - begin;
         status = r->backend->graph_leaves(r->device, stream, l->nodes + begin, room, &count);
     } while (status.kind == AICF_OK && count > room);
-    l->ends[i] = begin + count;
+    l->ends[i + 1] = begin + count;
     return status;
 }
 
-/* What is queued next follows those items. */
+static bool
+add_after(leaves *l, int64_t *count, int64_t from, int64_t end)
+{
+    bool kept = reserve(&l->after, &l->after_room, *count + end - from);
+    for (int64_t at = from; at < end && kept; at++) {
+        l->after[(*count)++] = l->nodes[at];
+    }
+    return kept;
+}
+
+/* What is queued next follows those items; without any, what was there. */
 static aicf_status
 follow(
     const recording *r, aicf_stream stream, leaves *l, const int32_t *items, int64_t number,
     bool early)
 {
     int64_t count = 0;
-    for (int64_t k = 0; k < number; k++) {
-        int64_t at = items[k] ? l->ends[items[k] - 1] : 0, end = l->ends[items[k]];
-        if (!reserve(&l->after, &l->after_room, count + end - at)) {
-            return no_memory;
-        }
-        for (; at < end; at++) {
-            l->after[count++] = l->nodes[at];
-        }
+    bool kept = number || add_after(l, &count, 0, l->ends[0]);
+    for (int64_t k = 0; k < number && kept; k++) {
+        kept = add_after(l, &count, l->ends[items[k]], l->ends[items[k] + 1]);
+    }
+    if (!kept) {
+        return no_memory;
     }
     return r->backend->graph_after(r->device, stream, l->after, count, early);
 }
 
 static aicf_status
-queue_item(const recording *r, aicf_stream stream, void *workspace, leaves *l, Py_ssize_t item)
+queue_item(const recording *r, aicf_stream stream, void *workspace, leaves *l, Py_ssize_t i)
 {
     const branches *b = r->branches;
-    const block *queued = r->blocks[item];
-    int64_t i = item + 1, count;
-    l->ends[i] = l->ends[i - 1];
+    const block *queued = r->blocks[i];
+    int64_t count;
+    l->ends[i + 1] = l->ends[i];
     if (!queued->call->launch) {
         return aicf_ok();
     }
@@ -401,7 +405,7 @@ aicf_status
 branches_queue(const recording *r, aicf_stream stream, void *workspace, Py_ssize_t *item)
 {
     leaves l = {.ends = calloc((size_t)r->branches->count + 1, sizeof *l.ends)};
-    aicf_status status = l.ends ? leave(r, stream, &l, 0) : no_memory;
+    aicf_status status = l.ends ? leave(r, stream, &l, -1) : no_memory;
     for (Py_ssize_t i = 0; i < r->count && status.kind == AICF_OK; i++) {
         *item = i;
         status = queue_item(r, stream, workspace, &l, i);

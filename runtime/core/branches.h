@@ -8,7 +8,7 @@
 
 enum { BRANCHES_MOST = 64 };
 
-/* Item 0 is what feeds the graph, if anything does; item i + 1 is the recording's block i. */
+/* Items are the recording's blocks. */
 struct branches {
     hazards *order;
     int64_t count;
@@ -17,11 +17,10 @@ struct branches {
     int64_t room;    /* bytes of all of them */
 };
 
-/* Sees to it that at most `most` run at once, item 0 not counted, which writes `fed`; NULL: there
-   is no such item. NULL: no memory. */
-branches *branches_create(const recording *r, int most, const aicf_tensor *fed);
+/* Sees to it that at most `most` run at once. NULL: no memory. */
+branches *branches_create(const recording *r, int most);
 void branches_free(branches *b);
-/* As recording_queue; what is on the stream already is item 0. */
+/* As recording_queue. All of it is behind what is on the stream already. */
 aicf_status
 branches_queue(const recording *r, aicf_stream stream, void *workspace, Py_ssize_t *item);
 

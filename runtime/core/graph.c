@@ -59,14 +59,6 @@ graph_settle(graph_object *self, const capture *c)
     }
 }
 
-/* Before the recording is captured; what it is fed by stands. */
-static int
-graph_branch(const graph_object *self, recording *r)
-{
-    const block *fed = self->fed.copy;
-    return recording_branch(r, self->branches, fed ? &fed->tensors[1]->t : NULL);
-}
-
 PyObject *
 graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
 {
@@ -94,7 +86,7 @@ graph_capture(PyObject *module, PyObject *args, PyObject *kwargs)
         stays = feed_init(&self->fed, core, r->backend, r->device, pair);
     }
     self->branches = most;
-    stays = stays == 0 ? graph_branch(self, r) : stays;
+    stays = stays == 0 ? recording_branch(r, most) : stays;
     if (stays == 0) {
         Py_BEGIN_ALLOW_THREADS;
         capture_run(&c, &self->room);
@@ -186,7 +178,7 @@ update_to(graph_object *self, recording **r)
     recording *before = graph_hold(self, &nodes);
     int allowed = before ? update_allowed(core, before, *r) : -1;
     recording_drop(before);
-    if (allowed < 0 || recording_check(*r) < 0 || graph_branch(self, *r) < 0) {
+    if (allowed < 0 || recording_check(*r) < 0 || recording_branch(*r, self->branches) < 0) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;

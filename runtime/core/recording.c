@@ -236,13 +236,13 @@ recording_create(const core_state *core, PyObject *calls)
 enum { ITEMS_MOST = 8192 }; /* beyond, the sets of those before each take much */
 
 int
-recording_branch(recording *r, int most, const aicf_tensor *fed)
+recording_branch(recording *r, int most)
 {
     if (most <= 1 || r->count > ITEMS_MOST || !r->backend->graph_after ||
         !r->backend->graph_leaves) {
         return 0;
     }
-    r->branches = branches_create(r, most, fed);
+    r->branches = branches_create(r, most);
     if (!r->branches) {
         PyErr_NoMemory();
         return -1;

@@ -27,9 +27,9 @@ typedef struct recording {
 
 /* NULL with an exception. Runs Python where there are pairs of tensors. */
 recording *recording_create(const core_state *core, PyObject *calls);
-/* Before it is captured: at most `most` of them run at once, and what the graph is fed by, NULL: by
-   nothing, writes `fed`. Too many of them stay a chain. -1 with an exception. */
-int recording_branch(recording *r, int most, const aicf_tensor *fed);
+/* Before it is captured: at most `most` of them run at once. Too many of them stay a chain. -1 with
+   an exception. */
+int recording_branch(recording *r, int most);
 /* Queues all of it, one behind the other, on a stream that is being captured. What it launches has
    its workspace in `workspace`. On failure *item is the call's index. Needs no GIL. */
 aicf_status

@@ -274,21 +274,25 @@ tell(
     return 0;
 }
 
+/* In CUDA 12 the calls that know of edges have numbers; in the log none has. */
 #if CUDART_VERSION < 13000
-#define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3
-#define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2
+#define INFO cudaStreamGetCaptureInfo_v3
+#define UPDATE cudaStreamUpdateCaptureDependencies_v2
+#else
+#define INFO cudaStreamGetCaptureInfo
+#define UPDATE cudaStreamUpdateCaptureDependencies
 #endif
 
 cudaError_t
-cudaStreamGetCaptureInfo(
+INFO(
     cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
     cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
     size_t *count)
 {
-    int error = shim_enter(__func__);
+    int error = shim_enter("cudaStreamGetCaptureInfo");
     (void)id, (void)graph;
     error = error ? error : tell(stream, status, nodes, edges, count);
-    return (cudaError_t)shim_leave(error, __func__, "stream=%p", (void *)stream);
+    return (cudaError_t)shim_leave(error, "cudaStreamGetCaptureInfo", "stream=%p", (void *)stream);
 }
 
 static int
@@ -313,16 +317,17 @@ follow(cudaStream_t stream, const cudaGraphNode_t *nodes, size_t count, unsigned
 }
 
 cudaError_t
-cudaStreamUpdateCaptureDependencies(
+UPDATE(
     cudaStream_t stream, cudaGraphNode_t *nodes, const cudaGraphEdgeData *edges, size_t count,
     unsigned flags)
 {
-    int error = shim_enter(__func__);
+    int error = shim_enter("cudaStreamUpdateCaptureDependencies");
     error = error   ? error
             : edges ? (int)cudaErrorInvalidValue
                     : follow(stream, nodes, count, flags);
     return (cudaError_t)shim_leave(
-        error, __func__, "stream=%p count=%zu flags=%u", (void *)stream, count, flags);
+        error, "cudaStreamUpdateCaptureDependencies", "stream=%p count=%zu flags=%u",
+        (void *)stream, count, flags);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */

@@ -4,10 +4,13 @@
 #include "device.h"
 #include "thread.h"
 
-/* Of the last major version the calls are known by the names that had been numbered. */
+/* In CUDA 12 the calls that know of edges have numbers. */
 #if CUDART_VERSION < 13000
-#define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3
-#define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2
+#define INFO cudaStreamGetCaptureInfo_v3
+#define UPDATE cudaStreamUpdateCaptureDependencies_v2
+#else
+#define INFO cudaStreamGetCaptureInfo
+#define UPDATE cudaStreamUpdateCaptureDependencies
 #endif
 
 /* What the next piece on the stream follows. *nodes is the runtime's, until the next call. */
@@ -18,8 +21,7 @@ ask(cudaStream_t stream, const cudaGraphNode_t **nodes, size_t *count)
     const cudaGraphEdgeData *edges; /* asked for, as else edges that are not plain are an error */
     *nodes = NULL;
     *count = 0;
-    cudaError_t error =
-        cudaStreamGetCaptureInfo(stream, &captured, NULL, NULL, nodes, &edges, count);
+    cudaError_t error = INFO(stream, &captured, NULL, NULL, nodes, &edges, count);
     return error                                            ? error
            : captured == cudaStreamCaptureStatusActive      ? cudaSuccess
            : captured == cudaStreamCaptureStatusInvalidated ? cudaErrorStreamCaptureInvalidated
@@ -73,8 +75,8 @@ cuda_graph_after(
     cudaError_t error = attempt_enter(device.index, &previous);
     here.late = false;
     if (error == cudaSuccess) {
-        error = cudaStreamUpdateCaptureDependencies(
-            native(stream), nodes, NULL, (size_t)count, cudaStreamSetCaptureDependencies);
+        error =
+            UPDATE(native(stream), nodes, NULL, (size_t)count, cudaStreamSetCaptureDependencies);
     }
     if (error == cudaSuccess && count && !early) {
         late.stream = native(stream);
