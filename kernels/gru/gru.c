@@ -1,6 +1,7 @@
 /* gru on the CPU (see recurrent.h); `blas` multiplies by OpenBLAS. */
 #include <aicf_ops/gru.h>
 
+#define CELL CELL_GRU
 #include "../recurrent/recurrent.h"
 
 #define LAUNCHER(T, s, id, acc, with_blas)                                                   \
@@ -10,7 +11,6 @@
         void *workspace, aicf_stream stream)                                                 \
     {                                                                                        \
         recurrent r = {                                                                      \
-            CELL_GRU,                                                                        \
             &aicf_converter_##s,                                                             \
             with_blas,                                                                       \
             reverse,                                                                         \

@@ -1,6 +1,7 @@
 /* Gradients of gru on the CPU (see recurrent.h); `blas` multiplies by OpenBLAS. */
 #include <aicf_ops/gru_bwd.h>
 
+#define CELL CELL_GRU
 #include "../recurrent/recurrent.h"
 
 #define LAUNCHER(T, s, id, acc, with_blas)                                                    \
@@ -11,7 +12,6 @@
         aicf_stream stream)                                                                   \
     {                                                                                         \
         recurrent r = {                                                                       \
-            CELL_GRU,                                                                         \
             &aicf_converter_##s,                                                              \
             with_blas,                                                                        \
             reverse,                                                                          \

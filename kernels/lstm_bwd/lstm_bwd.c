@@ -1,6 +1,7 @@
 /* Gradients of lstm on the CPU (see recurrent.h); `blas` multiplies by OpenBLAS. */
 #include <aicf_ops/lstm_bwd.h>
 
+#define CELL CELL_LSTM
 #include "../recurrent/recurrent.h"
 
 #define LAUNCHER(T, s, id, acc, with_blas)                                                     \
@@ -11,7 +12,6 @@
         bool reverse, void *workspace, aicf_stream stream)                                     \
     {                                                                                          \
         recurrent r = {                                                                        \
-            CELL_LSTM,                                                                         \
             &aicf_converter_##s,                                                               \
             with_blas,                                                                         \
             reverse,                                                                           \

@@ -11,11 +11,14 @@
 
 #include <aicf/cpu/math.h>
 
-typedef enum recurrent_cell { CELL_TANH, CELL_GRU, CELL_LSTM } recurrent_cell;
+/* A source says first which one its layers have: `#define CELL CELL_LSTM`. */
+enum { CELL_TANH, CELL_GRU, CELL_LSTM };
+
+/* Of w_ih and w_hh, in units; and of what is kept of a step, for each unit. */
+enum { GATES = CELL == CELL_LSTM ? 4 : CELL == CELL_GRU ? 3 : 1, KEPT = CELL == CELL_TANH ? 1 : 4 };
 
 /* A call, forward or backward; what it does not have is NULL. */
 typedef struct recurrent {
-    recurrent_cell cell;
     const aicf_converter *dtype;
     bool blas, reverse;
     int64_t steps, batch, inputs, units;
@@ -25,20 +28,6 @@ typedef struct recurrent {
     void *gx, *gh0, *gc0, *gw_ih, *gw_hh, *gb_ih, *gb_hh;
     char *workspace; /* what is left of it */
 } recurrent;
-
-/* Of w_ih and w_hh, in units. */
-static inline int64_t
-gates_of(const recurrent *r)
-{
-    return r->cell == CELL_TANH ? 1 : r->cell == CELL_GRU ? 3 : 4;
-}
-
-/* Of what is kept of a step for each unit. */
-static inline int64_t
-kept_of(const recurrent *r)
-{
-    return r->cell == CELL_TANH ? 1 : 4;
-}
 
 /* The index of step `at` along the sequence. */
 static inline int64_t

@@ -97,14 +97,14 @@ AICF_CLONES static void
 cell_lines(const cell_step *t, int64_t row)
 {
     const int64_t units = t->r->units;
-    REAL *gates = t->gates + row * kept_of(t->r) * units, *h = t->h + row * units;
-    const REAL *hidden = t->hidden + row * gates_of(t->r) * units, *bias = t->bias;
-    if (t->r->cell == CELL_TANH) {
+    REAL *gates = t->gates + row * KEPT * units, *h = t->h + row * units;
+    const REAL *hidden = t->hidden + row * GATES * units, *bias = t->bias;
+    if (CELL == CELL_TANH) {
         AICF_INDEPENDENT
         for (int64_t j = 0; j < units; j++) {
             h[j] = aicf_tanh(gates[j] + bias[j] + hidden[j]);
         }
-    } else if (t->r->cell == CELL_GRU) {
+    } else if (CELL == CELL_GRU) {
         AICF_INDEPENDENT
         for (int64_t j = 0; j < units; j++) {
             const int64_t z = units + j, n = 2 * units + j;
@@ -145,11 +145,11 @@ cell_part(void *context, int64_t begin, int64_t end)
 AICF_ONCE void
 recurrent_forward(recurrent *r)
 {
-    const int64_t wide = gates_of(r) * r->units, kept = kept_of(r) * r->units;
+    const int64_t wide = GATES * r->units, kept = KEPT * r->units;
     const int64_t lines = r->steps * r->batch, state = r->batch * r->units;
     const aicf_converter *dtype = r->dtype;
     REAL *hidden = reals_left(r, r->batch * wide);
-    REAL *h = reals_left(r, state), *c = r->cell == CELL_LSTM ? reals_left(r, state) : NULL;
+    REAL *h = reals_left(r, state), *c = CELL == CELL_LSTM ? reals_left(r, state) : NULL;
     REAL *bias = reals_left(r, wide), *other = reals_left(r, wide);
     REAL *gates = r->gates && dtype->plain ? (REAL *)r->gates : reals_left(r, lines * kept);
     const REAL *x = reals_of(r, r->x, lines * r->inputs);
@@ -163,7 +163,7 @@ recurrent_forward(recurrent *r)
     }
     if (r->b_hh) {
         dtype->load(r->b_hh, 1, wide, other);
-        for (int64_t j = 0; j < (r->cell == CELL_GRU ? 2 * r->units : wide); j++) {
+        for (int64_t j = 0; j < (CELL == CELL_GRU ? 2 * r->units : wide); j++) {
             bias[j] += other[j];
         }
     }
@@ -174,7 +174,7 @@ recurrent_forward(recurrent *r)
 
     add_product(r, x, r->inputs, 1, w_ih, 1, r->inputs, gates, kept, lines, wide, r->inputs, false);
     cell_step step = {r, NULL, h, c, hidden, bias, other + 2 * r->units};
-    step.bias_n = r->cell == CELL_GRU ? other + 2 * r->units : NULL;
+    step.bias_n = CELL == CELL_GRU ? other + 2 * r->units : NULL;
     for (int64_t at = 0; at < r->steps; at++) {
         const int64_t time = time_of(r, at);
         char *out = (char *)r->out + time * state * dtype->item;
@@ -217,15 +217,15 @@ slope_lines(const slope_step *t, int64_t row)
 {
     const int64_t units = t->r->units;
     const REAL *gates = t->gates ? t->gates + row * 4 * units : NULL;
-    REAL *dh = t->dh + row * units, *dx = t->dx + row * gates_of(t->r) * units;
-    if (t->r->cell == CELL_TANH) {
+    REAL *dh = t->dh + row * units, *dx = t->dx + row * GATES * units;
+    if (CELL == CELL_TANH) {
         const REAL *out = t->out + row * units;
         AICF_INDEPENDENT
         for (int64_t j = 0; j < units; j++) {
             dx[j] = dh[j] * (1 - out[j] * out[j]);
             dh[j] = 0;
         }
-    } else if (t->r->cell == CELL_GRU) {
+    } else if (CELL == CELL_GRU) {
         const REAL *h = t->h + row * units;
         REAL *dw = t->dw + row * 3 * units;
         AICF_INDEPENDENT
@@ -275,7 +275,7 @@ typedef struct NAME(slopes) {
 static void
 slopes_of_steps(const recurrent *r, const NAME(slopes) * s)
 {
-    const int64_t wide = gates_of(r) * r->units, state = r->batch * r->units;
+    const int64_t wide = GATES * r->units, state = r->batch * r->units;
     const REAL *gates = s->gates, *cells = s->cells;
     for (int64_t at = r->steps - 1; at >= 0; at--) {
         const int64_t time = time_of(r, at), before = time_of(r, at - 1);
@@ -317,7 +317,7 @@ put_reals(const recurrent *r, const REAL *from, int64_t count, void *out)
 static void
 slopes_of_weights(recurrent *r, const NAME(slopes) * s)
 {
-    const int64_t wide = gates_of(r) * r->units, lines = r->steps * r->batch, units = r->units;
+    const int64_t wide = GATES * r->units, lines = r->steps * r->batch, units = r->units;
     if (r->gx) {
         REAL *gx = out_reals(r, r->gx, lines * r->inputs);
         add_product(
@@ -358,7 +358,7 @@ slopes_of_weights(recurrent *r, const NAME(slopes) * s)
 AICF_ONCE void
 recurrent_backward(recurrent *r)
 {
-    const int64_t wide = gates_of(r) * r->units, lines = r->steps * r->batch;
+    const int64_t wide = GATES * r->units, lines = r->steps * r->batch;
     const int64_t state = r->batch * r->units;
     NAME(slopes) s = {.x = reals_of(r, r->x, lines * r->inputs)};
     s.h0 = reals_of(r, r->h0, state);
@@ -366,13 +366,13 @@ recurrent_backward(recurrent *r)
     s.w_ih = reals_of(r, r->w_ih, wide * r->inputs);
     s.w_hh = reals_of(r, r->w_hh, wide * r->units);
     s.fwd = reals_of(r, r->fwd, lines * r->units);
-    s.gates = reals_of(r, r->gates_in, lines * kept_of(r) * r->units);
+    s.gates = reals_of(r, r->gates_in, lines * KEPT * r->units);
     s.cells = reals_of(r, r->cells_in, lines * r->units);
     s.g_out = reals_of(r, r->g_out, lines * r->units);
     s.dh = reals_left(r, state);
     s.dc = reals_left(r, state);
     s.dx = reals_left(r, lines * wide);
-    s.dw = r->cell == CELL_GRU ? reals_left(r, lines * wide) : s.dx;
+    s.dw = CELL == CELL_GRU ? reals_left(r, lines * wide) : s.dx;
     memset(s.dh, 0, sizeof(REAL) * (size_t)state);
     memset(s.dc, 0, sizeof(REAL) * (size_t)state);
     if (r->g_hn) {

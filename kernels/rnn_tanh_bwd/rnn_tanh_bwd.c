@@ -1,6 +1,7 @@
 /* Gradients of rnn_tanh on the CPU (see recurrent.h); `blas` multiplies by OpenBLAS. */
 #include <aicf_ops/rnn_tanh_bwd.h>
 
+#define CELL CELL_TANH
 #include "../recurrent/recurrent.h"
 
 #define LAUNCHER(T, s, id, acc, with_blas)                                                        \
@@ -10,7 +11,6 @@
         int64_t H, bool reverse, void *workspace, aicf_stream stream)                             \
     {                                                                                             \
         recurrent r = {                                                                           \
-            CELL_TANH,                                                                            \
             &aicf_converter_##s,                                                                  \
             with_blas,                                                                            \
             reverse,                                                                              \
