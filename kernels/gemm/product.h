@@ -22,6 +22,11 @@
 #include <aicf/cpu/gelu.h>
 #include <aicf/cpu/openblas.h>
 
+/* Whether a product may have a bias and an activation: who needs none says so first. */
+#ifndef PRODUCT_ENDS
+#define PRODUCT_ENDS 1
+#endif
+
 enum {
     ROWS = 6,         /* of a micro tile: with 2 vectors a row, 12 of the 16 registers accumulate */
     PANEL_BYTES = 64, /* a row of it: 2 vectors of 32 bytes */

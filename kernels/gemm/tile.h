@@ -137,17 +137,17 @@ finish(
             row[j] += beta * line[j];
         }
     }
-    if (bias) {
+    if (PRODUCT_ENDS && bias) {
         const REAL *line = take(p, bias, 1, n, buffer);
         for (int64_t j = 0; j < n; j++) {
             row[j] += line[j];
         }
     }
-    if (p->act == AICF_GEMM_ACT_RELU) {
+    if (PRODUCT_ENDS && p->act == AICF_GEMM_ACT_RELU) {
         for (int64_t j = 0; j < n; j++) {
             row[j] = row[j] < 0 ? 0 : row[j];
         }
-    } else if (p->act == AICF_GEMM_ACT_GELU) {
+    } else if (PRODUCT_ENDS && p->act == AICF_GEMM_ACT_GELU) {
         for (int64_t j = 0; j < n; j++) {
             row[j] = aicf_gelu(row[j]);
         }

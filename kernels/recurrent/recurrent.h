@@ -7,6 +7,7 @@
 #ifndef AICF_RECURRENT_H
 #define AICF_RECURRENT_H
 
+#define PRODUCT_ENDS 0
 #include "../gemm/product.h"
 
 #include <aicf/cpu/math.h>
