@@ -1,8 +1,9 @@
 // gemm by cuBLASLt, a library that is opened when a call asks for it (see gemm.cuh for the
 // operands): f32, f16 and bf16 in every layout, f32 sums; tf32 for f32 where the caller allows it.
 // Requires K above 0, an alpha that is not 0, which keeps it from seeing the NaN of a and b, and
-// rows that do not overlap. c and the bias are its epilogue's; its relu drops NaN, its gelu is
-// another one: an activation is left to the kernels before this one.
+// rows that do not overlap. c and the bias are its epilogue's, of f32 alone: of 16 bits it rounds
+// the product before it adds them. Its relu drops NaN, its gelu is another one: an activation is
+// left to the kernels before this one.
 //
 // The library knows matrices whose columns lie together: it is asked for the transposed product,
 // out' = b' a'. Batch dims that do not merge are calls that follow each other.
@@ -279,8 +280,8 @@ launch_lt(problem<T> p, bool tf32, void *workspace, aicf_stream stream)
 
 } // namespace aicf::gemm
 
-#define LAUNCHER(T, suffix)                                                                    \
-    aicf_status aicf_cuda_gemm_lt_##suffix(                                                    \
+#define LAUNCHER(kernel, T, suffix)                                                            \
+    aicf_status aicf_cuda_gemm_##kernel##_##suffix(                                            \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,             \
         const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha, \
         double beta, aicf_gemm_act act, aicf_gemm_precision precision, void *workspace,        \
@@ -291,6 +292,6 @@ launch_lt(problem<T> p, bool tf32, void *workspace, aicf_stream stream)
             precision == AICF_GEMM_PRECISION_TF32, workspace, stream);                         \
     }
 
-LAUNCHER(float, f32)
-LAUNCHER(aicf_f16, f16)
-LAUNCHER(aicf_bf16, bf16)
+LAUNCHER(lt, float, f32)
+LAUNCHER(lt_half, aicf_f16, f16)
+LAUNCHER(lt_half, aicf_bf16, bf16)

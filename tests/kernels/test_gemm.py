@@ -38,7 +38,7 @@ SIZES = [
 ALIGNED = ("mma", "wgmma")
 SOME_SIZES = ("padded", "wgmma_tf32", "turned_tf32", "split")
 # Of a library, which does not do all that the row says; it has tests of its own.
-LIBRARY = ("lt",)
+LIBRARY = ("lt", "lt_half")
 # Those that run where the caller allows tf32 alone, and what that may cost: each operand is rounded
 # to 11 bits.
 TF32 = ("mma_tf32", "wgmma_tf32", "turned_tf32")
@@ -371,6 +371,10 @@ def test_tf32_has_the_same_bits_at_every_run(kernel: str) -> None:
 # ---- the library's kernel ------------------------------------------------------------------------
 
 
+def lt_of(dtype: str) -> str:
+    return "lt" if dtype == "f32" else "lt_half"
+
+
 def has_lt() -> None:
     gemm = importlib.import_module("aicf_cuda.gemm")
     t = torch.zeros(2, 2, device="cuda")
@@ -389,9 +393,10 @@ def test_lt_in_all_layouts(sizes: tuple[int, int, int], dtype: str) -> None:
     for first, second in itertools.product(LAYOUTS, LAYOUTS):
         a = matrix((m, k), dtype, "cuda", first, 1)
         b = matrix((k, n), dtype, "cuda", second, 2)
-        check(a, b, dtype, kernel="lt", what=f"{first} {second}")
-        c = random((m, n), dtype, "cuda", first if first != "swapped" else "pitched", seed=4)
-        if first != "pitched columns":
+        check(a, b, dtype, kernel=lt_of(dtype), alpha=-1.5, what=f"{first} {second}")
+        if dtype == "f32":
+            rows = "pitched" if first in ("swapped", "pitched columns") else first
+            c = random((m, n), dtype, "cuda", rows, seed=4)
             check(a, b, dtype, kernel="lt", bias=bias, c=c, beta=0.5, alpha=-1.5)
 
 
@@ -403,9 +408,10 @@ def test_lt_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a = random((*batches[0], 40, 24), "bf16", "cuda", seed=1)
     b = random((*batches[1], 72, 24), "bf16", "cuda", seed=2).mT
     bias = random((72,), "bf16", "cuda", seed=3)
-    check(a, b, "bf16", kernel="lt", bias=bias)
+    check(a, b, "bf16", kernel="lt_half")
+    check(a.float(), b.float(), "f32", kernel="lt", bias=bias.float())
     backwards = random((3, 2, 40, 24), "bf16", "cuda", seed=1).transpose(0, 1)
-    check(backwards, b[:1] if b.dim() == 3 else b[..., :, :], "bf16", kernel="lt")
+    check(backwards, random((1, 24, 72), "bf16", "cuda", seed=2), "bf16", kernel="lt_half")
 
 
 @pytest.mark.gpu
@@ -427,6 +433,18 @@ def test_lt_is_the_last_and_uses_tf32_if_it_may() -> None:
         assert gemm.gemm_f32(a, b, None, None, torch.empty_like(a), act=act, kernel="lt") is False
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-lt")
+def test_lt_of_16_bits_adds_nothing_to_the_product() -> None:
+    """It would round before."""
+    has_lt()
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    a, bias, out = (random(n, "bf16", "cuda", seed=1) for n in ((64, 64), (64,), (64, 64)))
+    assert gemm.gemm_bf16(a, a, None, None, out, kernel="lt_half") is True
+    assert gemm.gemm_bf16(a, a, bias, None, out, kernel="lt_half") is False
+    assert gemm.gemm_bf16(a, a, None, a, out, beta=1.0, kernel="lt_half") is False
+
+
 FIRST_CALL = """
 import torch, aicf_cuda.gemm as gemm
 a = torch.randn(64, 64, device="cuda").half()
@@ -434,7 +452,7 @@ out = torch.empty_like(a)
 graph = torch.cuda.CUDAGraph()
 torch.cuda.synchronize()
 with torch.cuda.graph(graph):
-    done = gemm.gemm_f16(a, a, None, None, out, kernel="lt")
+    done = gemm.gemm_f16(a, a, None, None, out, kernel="lt_half")
 print([x for x in gemm.explain(a, a) if x.startswith("lt")] if not done else "captured")
 graph.replay()
 torch.cuda.synchronize()
