@@ -23,7 +23,7 @@ struct lines {
     static constexpr int kCopies = kCount / kStride;
     static constexpr uint32_t kNext = kStride * kPitch * 4; // in the slab
     static_assert(kStride * kAcross == kBlock && kCopies * kStride == kCount, "whole");
-    static_assert(!kDealt || !kAlongK || kStride == 32, "a thread's lines have the same place");
+    static_assert(!kDealt || !kAlongK || kStride % 32 == 0, "a thread's lines have the same place");
 
     const float *from; // of the thread's first copy in the next slab
     int64_t step;      // to its next one
@@ -39,7 +39,7 @@ struct lines {
         from = data + along + (kAlongK ? k + (x + line) * pitch : x + (k + line) * pitch);
         step = kStride * pitch;
         slab_step = kAlongK ? kDepth : kDepth * pitch;
-        int place = kDealt && kAlongK ? line % 8 * 4 + line / 8 : line;
+        int place = kDealt && kAlongK ? line / 32 * 32 + line % 8 * 4 + line / 8 % 4 : line;
         to = static_cast<uint32_t>(place * kPitch + along) * 4;
     }
 

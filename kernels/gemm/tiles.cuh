@@ -19,8 +19,7 @@ template <int kTile> struct slab {
 };
 
 // A lane's place among 8 along one dim of the tile and 4 along the other. It shares the one with
-// its neighbour and the other with the lane two from it: then a read of 16 bytes a lane takes two
-// clocks of shared memory, where lanes in plain order take four.
+// its neighbour and the other with the lane two from it.
 __device__ inline int
 place_of_lane(int lanes)
 {
@@ -78,6 +77,38 @@ multiply(const slab<kTileM> &a, const slab<kTileN> &b, float (&sums)[kM][kN])
     }
 }
 
+// Four neighbours of the out from their sums, `inside` of them: one test an option. kGelu: the act
+// may be gelu, whose error function is long.
+template <bool kGelu, typename T>
+__device__ inline void
+finish_quad(
+    const problem<T> &p, const T *c, int64_t n, int64_t inside, const float *bias,
+    float (&x)[kQuad])
+{
+#pragma unroll
+    for (int lane = 0; lane < kQuad; lane++) {
+        x[lane] *= p.alpha;
+    }
+    if (c) {
+#pragma unroll
+        for (int lane = 0; lane < kQuad; lane++) {
+            x[lane] += lane < inside ? p.beta * to_f32(c[n + lane]) : 0.0f;
+        }
+    }
+    if (p.bias) {
+#pragma unroll
+        for (int lane = 0; lane < kQuad; lane++) {
+            x[lane] += bias[lane];
+        }
+    }
+    if (p.act == AICF_GEMM_ACT_RELU || (kGelu && p.act == AICF_GEMM_ACT_GELU)) {
+#pragma unroll
+        for (int lane = 0; lane < kQuad; lane++) {
+            x[lane] = activate(x[lane], kGelu ? p.act : AICF_GEMM_ACT_RELU);
+        }
+    }
+}
+
 template <int kTileM, int kTileN, typename T, int kM, int kN>
 __device__ inline void
 store(const problem<T> &p, const job<T> &j, const float (&sums)[kM][kN])
@@ -88,31 +119,36 @@ store(const problem<T> &p, const job<T> &j, const float (&sums)[kM][kN])
             (kQuad * sizeof(T)) ==
         0;
 #pragma unroll
-    for (int i = 0; i < kM; i++) {
-        int64_t m = j.m + mine::row(i);
-        if (m >= p.M) {
-            continue;
-        }
-        const T *c = row_of_c(p, j, m);
-        T *out = j.out + m * p.out_pitch;
+    for (int quad = 0; quad < kN; quad += kQuad) {
+        int64_t n = j.n + mine::column(quad), inside = p.N - n;
+        float bias[kQuad];
 #pragma unroll
-        for (int quad = 0; quad < kN; quad += kQuad) {
-            int64_t n = j.n + mine::column(quad);
-            pack<T, kQuad> x;
+        for (int lane = 0; lane < kQuad; lane++) {
+            bias[lane] = p.bias && lane < inside ? to_f32(p.bias[n + lane]) : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < kM; i++) {
+            int64_t m = j.m + mine::row(i);
+            if (m >= p.M) {
+                continue;
+            }
+            float x[kQuad] = {
+                sums[i][quad], sums[i][quad + 1], sums[i][quad + 2], sums[i][quad + 3]};
+            finish_quad<true>(p, row_of_c(p, j, m), n, inside, bias, x);
+            T *out = j.out + m * p.out_pitch + n;
+            pack<T, kQuad> y;
 #pragma unroll
             for (int lane = 0; lane < kQuad; lane++) {
-                if (n + lane < p.N) {
-                    x.lane[lane] = of_f32<T>(finish(p, sums[i][quad + lane], c, n + lane));
-                }
+                y.lane[lane] = of_f32<T>(x[lane]);
             }
-            if (packed && n + kQuad <= p.N) {
-                store_pack(out + n, x);
+            if (packed && inside >= kQuad) {
+                store_pack(out, y);
                 continue;
             }
 #pragma unroll
             for (int lane = 0; lane < kQuad; lane++) {
-                if (n + lane < p.N) {
-                    out[n + lane] = x.lane[lane];
+                if (lane < inside) {
+                    out[lane] = y.lane[lane];
                 }
             }
         }
