@@ -48,6 +48,20 @@ stage_b(const small_problem<float> &p, int first, int end, float *to, int n_step
     ptx::copy_async_commit();
 }
 
+// The same of a b that is one line, by 16 bytes: `count` quads from `from` on. In shared memory
+// kGap quads are left out after each kGroup.
+template <int kGroup, int kGap>
+__device__ inline void
+stage_line(const float *from, int count, float *to)
+{
+    uint32_t shared = ptx::shared_address(to);
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kNarrowThreads) {
+        ptx::copy_async_16(shared + (i + i / kGroup * kGap) * 16, from + i * 4);
+    }
+    ptx::copy_async_commit();
+}
+
 // ---- k lies together in a -----------------------------------------------------------------------
 
 constexpr int kNarrowShared = 100 << 10; // most of b, of which a block has all
@@ -60,9 +74,37 @@ pitch_of_k(int K)
     return (K + 3) / 4 * 4 + 4;
 }
 
+// The columns of kVector neighbours of k, of which the first is k.
+template <int kN, int kVector, bool kLine>
+__device__ inline void
+load_columns(const float *b, int pitch, int k, float (&y)[kN][kVector])
+{
+    if constexpr (kLine) {
+        const float *from =
+            b + k * (kN + 1); // 4 k, then a quad that keeps lanes in different banks
+#pragma unroll
+        for (int i = 0; i < kN * kVector; i += 4) {
+            pack<float, 4> came = load_pack<float, 4>(from + i);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                y[(i + j) % kN][(i + j) / kN] = came.lane[j];
+            }
+        }
+    } else {
+#pragma unroll
+        for (int n = 0; n < kN; n++) {
+            pack<float, kVector> came = load_pack<float, kVector>(b + n * pitch + k);
+#pragma unroll
+            for (int v = 0; v < kVector; v++) {
+                y[n][v] = came.lane[v];
+            }
+        }
+    }
+}
+
 // A warp makes kR rows, or all warps of a block the same kR ones. kVector of 4 requires a on 16
-// bytes, and K a multiple of it.
-template <int kN, int kVector, int kR, bool kTogether>
+// bytes, and K a multiple of it; kLine also b on them, as one line of kN columns.
+template <int kN, int kVector, int kR, bool kTogether, bool kLine>
 __global__ void
 __launch_bounds__(kNarrowThreads) narrow_rows(const __grid_constant__ small_problem<float> p)
 {
@@ -76,7 +118,11 @@ __launch_bounds__(kNarrowThreads) narrow_rows(const __grid_constant__ small_prob
     ptx::let_next_launch_begin();
     ptx::wait_for_launch_before();
 
-    stage_b(p, 0, p.K, b, pitch, 1);
+    if constexpr (kLine) {
+        stage_line<kN, 1>(p.b, p.K / 4 * kN, b);
+    } else {
+        stage_b(p, 0, p.K, b, pitch, 1);
+    }
     const float *row[kR];
     pack<float, kVector> ahead[kNarrowAhead][kR];
 #pragma unroll
@@ -118,14 +164,15 @@ __launch_bounds__(kNarrowThreads) narrow_rows(const __grid_constant__ small_prob
 #pragma unroll
         for (int d = 0; d < kNarrowAhead; d++) {
             if (k < p.K) {
+                float y[kN][kVector];
+                load_columns<kN, kVector, kLine>(b, pitch, k, y);
 #pragma unroll
                 for (int n = 0; n < kN; n++) {
-                    pack<float, kVector> y = load_pack<float, kVector>(b + n * pitch + k);
 #pragma unroll
                     for (int r = 0; r < kR; r++) {
 #pragma unroll
                         for (int v = 0; v < kVector; v++) {
-                            sum[r * kN + n] += ahead[d][r].lane[v] * y.lane[v];
+                            sum[r * kN + n] += ahead[d][r].lane[v] * y[n][v];
                         }
                     }
                 }
@@ -179,8 +226,8 @@ constexpr unsigned kColumnsCluster = 8;
 
 // In shared memory: a k's columns lie together on 16 bytes, and the 4 that a warp reads at once in
 // different banks. Then the sums of the warps are there.
-template <int kN, int kVector> struct column_sums {
-    static constexpr int kPitch = kN == 16 ? 20 : kN == 4 ? 4 : 12;
+template <int kN, int kVector, bool kLine> struct column_sums {
+    static constexpr int kPitch = kLine ? kN : kN == 16 ? 20 : kN == 4 ? 4 : 12;
     static constexpr int kDepth = kN > 10 ? 256 : 512; // k that are there at once
     static constexpr int kTile = kColumnsAcross * kVector;
     static constexpr int kOuts = kTile * kN; // n fastest
@@ -193,13 +240,14 @@ template <int kN, int kVector> struct column_sums {
 };
 
 // A cluster makes kTile rows of the out; each block of it its part of k. kVector of 4 requires a on
-// 16 bytes, and M a multiple of it.
-template <int kN, int kVector>
+// 16 bytes, and M a multiple of it; kLine b on them, as one line of kN columns, and parts of k that
+// are multiples of 4.
+template <int kN, int kVector, bool kLine>
 __global__ void
 __launch_bounds__(kNarrowThreads)
     narrow_columns(const __grid_constant__ small_problem<float> p, int k_each)
 {
-    using sums_t = column_sums<kN, kVector>;
+    using sums_t = column_sums<kN, kVector, kLine>;
     constexpr int kCount = kVector * kN;
     __shared__ __align__(16) sums_t room;
     int thread = static_cast<int>(threadIdx.x), warp = thread / kLanes, lane = thread % kLanes;
@@ -220,7 +268,11 @@ __launch_bounds__(kNarrowThreads)
     float sum[kCount] = {};
     for (int first = rank * k_each; first < k_end; first += sums_t::kDepth) {
         int end = min(first + sums_t::kDepth, k_end);
-        stage_b(p, first, end, &room.b[0][0], 1, sums_t::kPitch);
+        if constexpr (kLine) {
+            stage_line<1, 0>(p.b + first * kN, (end - first) * kN / 4, &room.b[0][0]);
+        } else {
+            stage_b(p, first, end, &room.b[0][0], 1, sums_t::kPitch);
+        }
         pack<float, kVector> ahead[kColumnsAhead];
         int k = first + line, mine = m < p.M ? end : 0;
         const float *from = at(p.a + m, k, p.a_k);
@@ -317,7 +369,8 @@ takes_narrow(const problem<float> &p)
     }
     int n = p.N > 10 ? 16 : p.N > 8 ? 10 : p.N > 4 ? 8 : 4;
     if (p.a_along_k) {
-        return p.K <= 8192 && n * pitch_of_k(static_cast<int>(p.K)) * 4 <= kNarrowShared;
+        return p.K <= 8192 && n * pitch_of_k(static_cast<int>(p.K)) * 4 <= kNarrowShared &&
+               static_cast<int>(p.K) * (n + 1) * 4 <= kNarrowShared;
     }
     return p.K <= 8192 && p.M <= 65536;
 }
@@ -329,16 +382,24 @@ on_packs(const problem<float> &p, int64_t length)
            length % 4 == 0;
 }
 
-template <int kN, int kVector, int kR, bool kTogether>
+// Whether b is one line of kN columns, in quads.
+inline bool
+is_line(const small_problem<float> &p, int columns)
+{
+    return p.N == columns && p.b_n == 1 && p.b_k == columns && p.K % 4 == 0 &&
+           reinterpret_cast<uintptr_t>(p.b) % kPackBytes == 0;
+}
+
+template <int kN, int kVector, int kR, bool kTogether, bool kLine>
 aicf_status
 launch_narrow_rows(const small_problem<float> &p, aicf_stream stream)
 {
-    void (*kernel)(small_problem<float>) = narrow_rows<kN, kVector, kR, kTogether>;
+    void (*kernel)(small_problem<float>) = narrow_rows<kN, kVector, kR, kTogether, kLine>;
     aicf_status status = allow_shared(kernel, kNarrowShared);
     if (status.kind) {
         return status;
     }
-    int shared = kN * pitch_of_k(p.K) * 4;
+    int shared = kLine ? p.K * (kN + 1) * 4 : kN * pitch_of_k(p.K) * 4;
     int sums = kTogether ? kR * kN * kNarrowWarps * 4 : 0;
     int64_t blocks = ceil_div(p.M, kTogether ? kR : kR * kNarrowWarps);
     return launch_waiting(
@@ -347,28 +408,28 @@ launch_narrow_rows(const small_problem<float> &p, aicf_stream stream)
 }
 
 // All warps of a block for two rows, as long as that is not too many blocks.
-template <int kN, int kVector>
+template <int kN, int kVector, bool kLine>
 aicf_status
 launch_narrow_rows(const small_problem<float> &p, aicf_stream stream)
 {
-    return p.M <= 2 * kQuickBlocks ? launch_narrow_rows<kN, kVector, 2, true>(p, stream)
-                                   : launch_narrow_rows<kN, kVector, 4, false>(p, stream);
+    return p.M <= 2 * kQuickBlocks ? launch_narrow_rows<kN, kVector, 2, true, kLine>(p, stream)
+                                   : launch_narrow_rows<kN, kVector, 4, false, kLine>(p, stream);
 }
 
-template <int kN, int kVector>
+template <int kN, int kVector, bool kLine>
 aicf_status
 launch_narrow_columns(const small_problem<float> &p, aicf_stream stream)
 {
-    int64_t tiles = ceil_div(p.M, column_sums<kN, kVector>::kTile);
+    int64_t tiles = ceil_div(p.M, column_sums<kN, kVector, kLine>::kTile);
     unsigned size = 1;
     while (launches_overlap() && size < kColumnsCluster && tiles * size * 2 <= kQuickBlocks &&
            p.K > static_cast<int>(size) * kColumnsLeast) {
         size *= 2;
     }
-    int k_each = static_cast<int>(ceil_div(p.K, size));
+    int k_each = static_cast<int>(ceil_div(ceil_div(p.K, size), 4)) * 4;
     return launch_clusters(
-        narrow_columns<kN, kVector>, static_cast<unsigned>(tiles) * size, kNarrowThreads, 0, size,
-        stream, p, k_each);
+        narrow_columns<kN, kVector, kLine>, static_cast<unsigned>(tiles) * size, kNarrowThreads, 0,
+        size, stream, p, k_each);
 }
 
 template <int kN>
@@ -376,12 +437,15 @@ aicf_status
 launch_narrow_of(const problem<float> &p, aicf_stream stream)
 {
     small_problem<float> s = small_of(p);
+    bool line = is_line(s, kN);
     if (p.a_along_k) {
-        return on_packs(p, p.K) ? launch_narrow_rows<kN, 4>(s, stream)
-                                : launch_narrow_rows<kN, 1>(s, stream);
+        return !on_packs(p, p.K) ? launch_narrow_rows<kN, 1, false>(s, stream)
+               : line            ? launch_narrow_rows<kN, 4, true>(s, stream)
+                                 : launch_narrow_rows<kN, 4, false>(s, stream);
     }
-    return on_packs(p, p.M) ? launch_narrow_columns<kN, 4>(s, stream)
-                            : launch_narrow_columns<kN, 1>(s, stream);
+    return !on_packs(p, p.M) ? launch_narrow_columns<kN, 1, false>(s, stream)
+           : line            ? launch_narrow_columns<kN, 4, true>(s, stream)
+                             : launch_narrow_columns<kN, 4, false>(s, stream);
 }
 
 inline aicf_status
