@@ -4,6 +4,7 @@
 // A block makes a tile of the out from k-slabs of a and b that lie in shared memory as f32, k
 // outermost: the next slab is on its way to registers while the present one is multiplied. Bound by
 // multiply-adds where M and N fill tiles.
+#include "quick.cuh"
 #include "thin.cuh"
 #include "tiles.cuh"
 
@@ -142,6 +143,11 @@ aicf_status
 launch_simt(const problem<T> &p, aicf_stream stream)
 {
     if (is_thin(p)) {
+        if constexpr (sizeof(T) == 2) { // f32 has the same in fma.cuh
+            if (takes_quick(p)) {
+                return launch_quick(p, stream);
+            }
+        }
         return launch_thin(p, stream);
     }
     // Aligned 16-bit operands take the matrix units on every arch that has them: no vectors here.

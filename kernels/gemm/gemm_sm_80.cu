@@ -8,7 +8,6 @@
 // the matrix units, of which mma.sync reaches about two thirds on sm_90.
 #include "fma.cuh"
 #include "slabs.cuh"
-#include "thin.cuh"
 
 namespace aicf::gemm {
 
@@ -161,24 +160,26 @@ template <typename T>
 aicf_status
 launch_mma(const problem<T> &p, aicf_stream stream)
 {
-    if (is_thin(p)) {
-        return launch_thin(p, stream);
-    }
     bool fills = ceil_div(p.M, large::kTileM) * ceil_div(p.N, large::kTileN) * p.batches >= 64;
     return fills ? launch_shape<T, large>(p, stream) : launch_shape<T, small>(p, stream);
 }
 
 } // namespace aicf::gemm
 
-#define LAUNCHER(T, suffix)                                                                      \
-    aicf_status aicf_cuda_gemm_mma_##suffix(                                                     \
-        const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,               \
-        const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,   \
-        double beta, aicf_gemm_act act, aicf_gemm_precision, aicf_stream stream)                 \
-    {                                                                                            \
-        return aicf::gemm::launch_mma(                                                           \
-            aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act), \
-            stream);                                                                             \
+// A matrix times a vector is bound by its bytes: simt has a way for it.
+#define LAUNCHER(T, suffix)                                                                        \
+    aicf_status aicf_cuda_gemm_mma_##suffix(                                                       \
+        const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                 \
+        const aicf_view *out, int64_t A, int64_t M, int64_t K, int64_t B, int64_t N, double alpha, \
+        double beta, aicf_gemm_act act, aicf_gemm_precision precision, aicf_stream stream)         \
+    {                                                                                              \
+        if (M == 1 || N == 1) {                                                                    \
+            return aicf_cuda_gemm_simt_##suffix(                                                   \
+                a, b, bias, c, out, A, M, K, B, N, alpha, beta, act, precision, stream);           \
+        }                                                                                          \
+        return aicf::gemm::launch_mma(                                                             \
+            aicf::gemm::problem_of(a, b, aicf::device(bias), c, out, M, K, N, alpha, beta, act),   \
+            stream);                                                                               \
     }
 
 aicf_status

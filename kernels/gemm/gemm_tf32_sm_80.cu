@@ -7,7 +7,6 @@
 // ahead, and that lie in shared memory as they do in global memory: a slab is read where it was
 // written, whichever dim lies together. A warp multiplies its part by mma.sync m16n8k8. Bound by
 // the matrix units.
-#include "thin_packs.cuh"
 #include "tiles.cuh"
 
 #include <aicf/cuda/mma.cuh>
@@ -304,9 +303,6 @@ using small = tf32_shape<64, 64, 32, 4, 2, 2>;
 inline aicf_status
 launch_mma_tf32(const problem<float> &p, aicf_stream stream)
 {
-    if (is_thin(p)) {
-        return launch_thin_packs(p, stream);
-    }
     bool quads = aligned(p.a, p.a_pitch, p.a_batch, p.batch_rank, kQuad) &&
                  aligned(p.b, p.b_pitch, p.b_batch, p.batch_rank, kQuad);
     int processors = 0;
@@ -324,9 +320,13 @@ launch_mma_tf32(const problem<float> &p, aicf_stream stream)
 aicf_status
 aicf_cuda_gemm_mma_tf32_f32(
     const aicf_view *a, const aicf_view *b, const float *bias, const aicf_view *c,
-    const aicf_view *out, int64_t, int64_t M, int64_t K, int64_t, int64_t N, double alpha,
-    double beta, aicf_gemm_act act, aicf_gemm_precision, aicf_stream stream)
+    const aicf_view *out, int64_t A, int64_t M, int64_t K, int64_t B, int64_t N, double alpha,
+    double beta, aicf_gemm_act act, aicf_gemm_precision precision, aicf_stream stream)
 {
+    if (M == 1 || N == 1) { // without a need of the workspace
+        return aicf_cuda_gemm_fma_f32(
+            a, b, bias, c, out, A, M, K, B, N, alpha, beta, act, precision, nullptr, stream);
+    }
     return aicf::gemm::launch_mma_tf32(
         aicf::gemm::problem_of(a, b, bias, c, out, M, K, N, alpha, beta, act), stream);
 }

@@ -10,25 +10,24 @@
 
 namespace aicf::gemm {
 
-inline bool
-takes_narrow(const problem<float> &p)
+// Columns that the kernels have sums for.
+inline int
+columns_of(int64_t N)
 {
-    if (!is_small(p) || p.N > kMostNarrow) {
-        return false;
-    }
-    int n = p.N > 10 ? 16 : p.N > 8 ? 10 : p.N > 4 ? 8 : 4;
-    if (p.a_along_k) {
-        return p.K <= 8192 && n * pitch_of_k(static_cast<int>(p.K)) * 4 <= kNarrowShared &&
-               static_cast<int>(p.K) * (n + 1) * 4 <= kNarrowShared;
-    }
-    return p.K <= 8192 && p.M <= 65536;
+    return N <= kUsualColumns ? kUsualColumns : kMostNarrow;
 }
 
 inline bool
-on_packs(const problem<float> &p, int64_t length)
+takes_narrow(const problem<float> &p)
 {
-    return reinterpret_cast<uintptr_t>(p.a) % kPackBytes == 0 && p.a_pitch % 4 == 0 &&
-           length % 4 == 0;
+    constexpr int kMostK = 8192, kMostRows = 65536;
+    if (!is_small(p) || p.N > kMostNarrow || p.K > kMostK) {
+        return false;
+    }
+    int K = static_cast<int>(p.K), columns = columns_of(p.N);
+    return p.a_along_k ? shared_of_rows(K, columns, false) <= kNarrowShared &&
+                             shared_of_rows(K, columns, true) <= kNarrowShared
+                       : p.M <= kMostRows;
 }
 
 template <int kN>
@@ -36,24 +35,17 @@ aicf_status
 launch_narrow_of(const problem<float> &p, aicf_stream stream)
 {
     small_problem<float> s = small_of(p);
-    bool line = is_line(s, kN);
-    if (p.a_along_k) {
-        return !on_packs(p, p.K) ? launch_narrow_rows<kN, 1, false>(s, stream)
-               : line            ? launch_narrow_rows<kN, 4, true>(s, stream)
-                                 : launch_narrow_rows<kN, 4, false>(s, stream);
-    }
-    return !on_packs(p, p.M) ? launch_narrow_columns<kN, 1, false>(s, stream)
-           : line            ? launch_narrow_columns<kN, 4, true>(s, stream)
-                             : launch_narrow_columns<kN, 4, false>(s, stream);
+    bool packs = reinterpret_cast<uintptr_t>(p.a) % kPackBytes == 0 && p.a_pitch % 4 == 0 &&
+                 (p.a_along_k ? p.K : p.M) % 4 == 0;
+    return p.a_along_k ? launch_narrow_rows<kN>(s, packs, is_line(s, kN), stream)
+                       : launch_narrow_columns<kN>(s, packs, is_line(s, kN), stream);
 }
 
 inline aicf_status
 launch_narrow(const problem<float> &p, aicf_stream stream)
 {
-    return p.N > 10  ? launch_narrow_of<16>(p, stream)
-           : p.N > 8 ? launch_narrow_of<10>(p, stream)
-           : p.N > 4 ? launch_narrow_of<8>(p, stream)
-                     : launch_narrow_of<4>(p, stream);
+    return columns_of(p.N) == kUsualColumns ? launch_narrow_of<kUsualColumns>(p, stream)
+                                            : launch_narrow_of<kMostNarrow>(p, stream);
 }
 
 } // namespace aicf::gemm

@@ -13,15 +13,15 @@ namespace aicf::gemm {
 constexpr int kColumnsAcross = 8;                         // lanes that read neighbours of a k
 constexpr int kColumnsDeep = kLanes / kColumnsAcross;     // k of a warp
 constexpr int kColumnsStep = kColumnsDeep * kNarrowWarps; // k of a block
-constexpr int kColumnsAhead = 4;
+constexpr int kColumnsAhead = 8;
 constexpr int kColumnsLeast = 256; // k of a block of a cluster
 constexpr unsigned kColumnsCluster = 8;
 
 // In shared memory: a k's columns lie together on 16 bytes, and the 4 that a warp reads at once in
 // different banks. Then the sums of the warps are there.
 template <int kN, int kVector, bool kLine> struct column_sums {
-    static constexpr int kPitch = kLine ? kN : kN == 16 ? 20 : kN == 4 ? 4 : 12;
-    static constexpr int kDepth = kN > 10 ? 256 : 512; // k that are there at once
+    static constexpr int kPitch = kLine ? kN : kN > 12 ? 20 : 12;
+    static constexpr int kDepth = kN > kUsualColumns ? 256 : 512; // k that are there at once
     static constexpr int kTile = kColumnsAcross * kVector;
     static constexpr int kOuts = kTile * kN; // n fastest
     union {
@@ -153,11 +153,13 @@ __launch_bounds__(kNarrowThreads)
     }
 }
 
-template <int kN, int kVector, bool kLine>
-aicf_status
-launch_narrow_columns(const small_problem<float> &p, aicf_stream stream)
+// `rows`: of a cluster.
+inline aicf_status
+launch_narrow_columns(
+    void (*kernel)(small_problem<float>, int), int rows, const small_problem<float> &p,
+    aicf_stream stream)
 {
-    int64_t tiles = ceil_div(p.M, column_sums<kN, kVector, kLine>::kTile);
+    int64_t tiles = ceil_div(p.M, rows);
     unsigned size = 1;
     while (launches_overlap() && size < kColumnsCluster && tiles * size * 2 <= kQuickBlocks &&
            p.K > static_cast<int>(size) * kColumnsLeast) {
@@ -165,8 +167,20 @@ launch_narrow_columns(const small_problem<float> &p, aicf_stream stream)
     }
     int k_each = static_cast<int>(ceil_div(ceil_div(p.K, size), 4)) * 4;
     return launch_clusters(
-        narrow_columns<kN, kVector, kLine>, static_cast<unsigned>(tiles) * size, kNarrowThreads, 0,
-        size, stream, p, k_each);
+        kernel, static_cast<unsigned>(tiles) * size, kNarrowThreads, 0, size, stream, p, k_each);
+}
+
+template <int kN>
+aicf_status
+launch_narrow_columns(const small_problem<float> &p, bool packs, bool line, aicf_stream stream)
+{
+    constexpr bool kLine = kN == kUsualColumns;
+    if (!packs) {
+        return launch_narrow_columns(narrow_columns<kN, 1, false>, kColumnsAcross, p, stream);
+    }
+    return launch_narrow_columns(
+        line && kLine ? narrow_columns<kN, 4, kLine> : narrow_columns<kN, 4, false>,
+        4 * kColumnsAcross, p, stream);
 }
 
 } // namespace aicf::gemm

@@ -9,6 +9,8 @@
 namespace aicf::gemm {
 
 constexpr int kNarrowShared = 100 << 10; // most of b, of which a block has all
+constexpr int kRowsTogether = 2;         // that all warps of a block make
+constexpr int kRowsApart = 4;            // that a warp makes alone
 constexpr int kNarrowAhead = 2;          // loads of a row on their way, a lane
 
 // Neighbours of k in the same column, so that lanes meet no bank twice.
@@ -159,30 +161,51 @@ __launch_bounds__(kNarrowThreads) narrow_rows(const __grid_constant__ small_prob
     }
 }
 
-template <int kN, int kVector, int kR, bool kTogether, bool kLine>
-aicf_status
-launch_narrow_rows(const small_problem<float> &p, aicf_stream stream)
+// Bytes of b in shared memory; `columns` are those that the kernel has room for.
+inline int
+shared_of_rows(int K, int columns, bool line)
 {
-    void (*kernel)(small_problem<float>) = narrow_rows<kN, kVector, kR, kTogether, kLine>;
+    return line ? K * (columns + 1) * 4 : columns * pitch_of_k(K) * 4;
+}
+
+// `rows`: of a block.
+inline aicf_status
+launch_narrow_rows(
+    void (*kernel)(small_problem<float>), int columns, int rows, bool line,
+    const small_problem<float> &p, aicf_stream stream)
+{
     aicf_status status = allow_shared(kernel, kNarrowShared);
     if (status.kind) {
         return status;
     }
-    int shared = kLine ? p.K * (kN + 1) * 4 : kN * pitch_of_k(p.K) * 4;
-    int sums = kTogether ? kR * kN * kNarrowWarps * 4 : 0;
-    int64_t blocks = ceil_div(p.M, kTogether ? kR : kR * kNarrowWarps);
+    int shared = shared_of_rows(p.K, columns, line);
+    int sums = kRowsTogether * columns * kNarrowWarps * 4;
     return launch_waiting(
-        kernel, static_cast<unsigned>(blocks), kNarrowThreads,
+        kernel, static_cast<unsigned>(ceil_div(p.M, rows)), kNarrowThreads,
         static_cast<size_t>(shared > sums ? shared : sums), stream, p);
 }
 
-// All warps of a block for two rows, as long as that is not too many blocks.
-template <int kN, int kVector, bool kLine>
+// All warps of a block for few rows, as long as that is not too many blocks.
+template <int kN>
 aicf_status
-launch_narrow_rows(const small_problem<float> &p, aicf_stream stream)
+launch_narrow_rows(const small_problem<float> &p, bool packs, bool line, aicf_stream stream)
 {
-    return p.M <= 2 * kQuickBlocks ? launch_narrow_rows<kN, kVector, 2, true, kLine>(p, stream)
-                                   : launch_narrow_rows<kN, kVector, 4, false, kLine>(p, stream);
+    constexpr bool kLine = kN == kUsualColumns;
+    constexpr int kR = kRowsApart, kRows = kR * kNarrowWarps;
+    line = line && packs && kLine;
+    if (!packs) {
+        return launch_narrow_rows(
+            narrow_rows<kN, 1, kR, false, false>, kN, kRows, false, p, stream);
+    }
+    if (p.M > 2 * kQuickBlocks) {
+        return launch_narrow_rows(
+            line ? narrow_rows<kN, 4, kR, false, kLine> : narrow_rows<kN, 4, kR, false, false>, kN,
+            kRows, line, p, stream);
+    }
+    return launch_narrow_rows(
+        line ? narrow_rows<kN, 4, kRowsTogether, true, kLine>
+             : narrow_rows<kN, 4, kRowsTogether, true, false>,
+        kN, kRowsTogether, line, p, stream);
 }
 
 } // namespace aicf::gemm

@@ -7,7 +7,8 @@
 
 namespace aicf::gemm {
 
-constexpr int kMostNarrow = 16; // columns
+constexpr int kMostNarrow = 16;   // columns
+constexpr int kUsualColumns = 10; // of classifiers
 constexpr int kNarrowThreads = 256;
 constexpr int kNarrowWarps = kNarrowThreads / kLanes;
 

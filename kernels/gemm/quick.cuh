@@ -240,14 +240,11 @@ launch_quick(const problem<T> &p, aicf_stream stream)
     auto launch_columns = [&](void (*kernel)(quick<T>), int each) {
         return launch_waiting(kernel, blocks(each), kColumnsThreads, 0, stream, q);
     };
-    auto fits = [&](int each) { return blocks(each) <= kQuickBlocks; };
     if (packs && q.size % kPack == 0) {
-        return fits(2 * kPack) ? launch_columns(quick_columns<T, kPack, 2>, 2 * kPack)
-                               : launch_columns(quick_columns<T, kPack, 8>, 8 * kPack);
+        return launch_columns(quick_columns<T, kPack, 2>, 2 * kPack);
     }
-    return fits(1)   ? launch_columns(quick_columns<T, 1, 1>, 1)
-           : fits(4) ? launch_columns(quick_columns<T, 1, 4>, 4)
-                     : launch_columns(quick_columns<T, 1, 32>, 32);
+    return blocks(1) <= kQuickBlocks ? launch_columns(quick_columns<T, 1, 1>, 1)
+                                     : launch_columns(quick_columns<T, 1, 4>, 4);
 }
 
 } // namespace aicf::gemm

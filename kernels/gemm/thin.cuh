@@ -5,7 +5,7 @@
 #ifndef AICF_GEMM_THIN_CUH
 #define AICF_GEMM_THIN_CUH
 
-#include "quick.cuh"
+#include "gemm.cuh"
 
 namespace aicf::gemm {
 
@@ -102,9 +102,6 @@ template <typename T>
 aicf_status
 launch_thin(const problem<T> &p, aicf_stream stream)
 {
-    if (takes_quick(p)) {
-        return launch_quick(p, stream);
-    }
     int tile_m = p.N == 1 ? kThinSide : 1, tile_n = p.N == 1 ? 1 : kThinSide;
     return launch_tiles(thin<T>, p, tile_m, tile_n, kThinSide * kThinSide, 0, stream);
 }

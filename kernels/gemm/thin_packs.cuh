@@ -4,6 +4,7 @@
 #ifndef AICF_GEMM_THIN_PACKS_CUH
 #define AICF_GEMM_THIN_PACKS_CUH
 
+#include "quick.cuh"
 #include "thin.cuh"
 
 #include <aicf/cuda/ptx.cuh>
@@ -102,7 +103,10 @@ takes_packs(const problem<float> &p)
 inline aicf_status
 launch_thin_packs(const problem<float> &p, aicf_stream stream)
 {
-    if (takes_quick(p) || !takes_packs(p)) {
+    if (takes_quick(p)) {
+        return launch_quick(p, stream);
+    }
+    if (!takes_packs(p)) {
         return launch_thin(p, stream);
     }
     constexpr int kShared = kThinStages * static_cast<int>(sizeof(thin_stage));

@@ -64,6 +64,10 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/embedding/embedding.cu", "each == 4   ? packs<4"): {"embedding": "packs"},
     ("kernels/embedding_bwd/embedding_bwd.cu", "rows<T"): {"embedding_bwd": "rows"},
     ("kernels/embedding_bwd/few.cuh", "few<T"): {"embedding_bwd": "few"},
+    ("kernels/gemm/fma.cuh", "add_parts<kVector>"): {"gemm": "add_parts"},
+    ("kernels/gemm/narrow_rows.cuh", "kernel"): {"gemm": "narrow_rows"},
+    ("kernels/gemm/quick.cuh", "kernel"): {"gemm": "quick_(columns|rows)"},
+    ("kernels/gemm/shallow.cuh", "shallow<kR>"): {"gemm": "shallow"},
     ("kernels/gemm/padded.cuh", "lines"): {},  # for sm_90a, which has no PTX
     ("kernels/gemm/turned.cuh", "turn"): {},
     ("include/aicf/cuda/conv.cuh", "kernel"): {},
