@@ -318,14 +318,14 @@ even_shape(shape s, const aicf_conv &c, int processors)
 {
     constexpr int kMoreRowTiles = 2;
     const int of_outputs = div_up(static_cast<int>(c.m), s.outputs);
-    const int places = static_cast<int>(c.y.places), least = div_up(of_outputs, kMostGroups);
+    const int places = static_cast<int>(c.y.places), beside = kThreads / s.strips;
+    const int most = of_outputs < kMostGroups ? of_outputs : kMostGroups;
     shape best = s;
     int64_t cost = INT64_MAX;
-    for (int tiles = least; tiles <= 2 * least; tiles++) {
-        const int groups = div_up(of_outputs, tiles), most = kThreads / s.strips;
-        s.groups = groups < most ? groups : most;
-        const int most_rows = kThreads / (s.groups * s.strips),
-                  row_tiles = div_up(places, most_rows);
+    for (int groups = most; groups * 2 >= most; groups--) {
+        s.groups = div_up(of_outputs, div_up(of_outputs, groups));
+        s.groups = s.groups < beside ? s.groups : beside;
+        const int row_tiles = div_up(places, beside / s.groups);
         for (int more = 0; more <= kMoreRowTiles && row_tiles + more <= places; more++) {
             s.rows = div_up(places, row_tiles + more);
             const int64_t its = cost_of(s, c, processors);
@@ -465,8 +465,10 @@ launch(const aicf_conv &given, bool &done, aicf_stream stream)
     }
     const shape s = shape_of(c, processors);
     plan p = plan_of(c);
-    const int bytes = shape_blocks(p, s), strips = s.images * s.rows * s.strips;
     const int64_t blocks = s.blocks(c);
+    const int bytes = shape_blocks(p, s);
+    const int threads =
+        threads_of(s.images * s.rows * s.strips * s.groups * s.sets, blocks, processors);
     if (bytes > kMostShared || most < kMostShared || blocks > kMostBlocks) {
         return aicf_ok();
     }
@@ -475,8 +477,7 @@ launch(const aicf_conv &given, bool &done, aicf_stream stream)
     status = allow_shared(kernel, kMostShared);
     return status.kind ? status
                        : aicf::launch(
-                             kernel, static_cast<unsigned>(blocks),
-                             static_cast<unsigned>(div_up(strips * s.groups * s.sets, 32) * 32),
+                             kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
                              static_cast<size_t>(bytes), stream, p);
 }
 

@@ -15,6 +15,14 @@ div_up(int a, int b)
     return (a + b - 1) / b;
 }
 
+// Threads of a block, of which so many multiply: where blocks are alone the others help to copy.
+inline int
+threads_of(int multiplying, int64_t blocks, int processors)
+{
+    const int threads = div_up(multiplying, 32) * 32;
+    return blocks <= processors && threads < kThreads ? kThreads : threads;
+}
+
 // Whether all elements of a tensor of such sizes are found by 32 bits.
 inline bool
 is_small(const int64_t *strides, int64_t a, int64_t b, int64_t c, int64_t d)

@@ -366,7 +366,8 @@ launch(const aicf_conv &c, int64_t most, void *workspace, bool &done, aicf_strea
     }
     plan p = plan_of(c);
     const int splits = shape_blocks(p, processors, most, bytes);
-    const int threads = div_up(p.groups * p.tile_channels * p.sets, 32) * 32;
+    const int64_t blocks = int64_t{splits} * p.m_tiles * p.channel_tiles;
+    const int threads = threads_of(p.groups * p.tile_channels * p.sets, blocks, processors);
     if (bytes > kMostShared || limit < kMostShared || threads > kMostThreads) {
         return aicf_ok();
     }
@@ -375,8 +376,8 @@ launch(const aicf_conv &c, int64_t most, void *workspace, bool &done, aicf_strea
     status = allow_shared(threes, kMostShared);
     if (!status.kind) {
         status = aicf::launch(
-            threes, static_cast<unsigned>(splits * p.m_tiles * p.channel_tiles),
-            static_cast<unsigned>(threads), static_cast<size_t>(bytes), stream, p);
+            threes, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+            static_cast<size_t>(bytes), stream, p);
     }
     if (status.kind || splits == 1) {
         return status;
