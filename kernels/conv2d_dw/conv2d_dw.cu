@@ -13,26 +13,10 @@
 
 namespace aicf::conv2d_dw {
 
-// From so many on, sums of splits are worth their launch.
-constexpr int64_t kLeastImages = 8;
-
 template <typename T>
 aicf_status
 run_direct(const aicf_conv &c, void *workspace, aicf_stream stream)
 {
-    if constexpr (std::is_same_v<T, float>) {
-        constexpr int64_t kLeast = 256, kFew = 64, kSums = 1048576; // as the table's workspace
-        const int64_t outs = c.m * threes::kTaps, places = c.images * c.y.places * c.x.places;
-        if (c.groups == 1 && c.images >= kLeastImages && outs > 0) {
-            const int64_t many = kSums / outs > kFew ? kSums / outs : kFew;
-            bool done = false;
-            aicf_status status = threes::launch(
-                c, std::min(ceil_div(places, kLeast), many), workspace, done, stream);
-            if (status.kind || done) {
-                return status;
-            }
-        }
-    }
     return launch_direct_places<T>(c, workspace, stream);
 }
 
