@@ -5,10 +5,10 @@ configuration whose results are compared first: losses of 100 steps, or scores, 
 op by op. Of each: microseconds of the host a step, by blocks of steps behind a synchronisation, so
 that no queue is full, and microseconds in all; medians of blocks in turn, and "paired", the median
 over the blocks of ours by theirs. "launch" is the host's time of the graph's own launch alone.
-Compile times, to the end of the first step, are of processes of their own, with their caches empty
-and then as the first one left them; imports are not counted. Memory is what a step takes beside
-params, states and the batch. `--tune` measures kernels before, for so many seconds a network, which
-is told apart.
+Compile times, to the end of the first step of training, are of processes of their own, with their
+caches empty and then as the first one left them; imports are not counted, and some such processes
+run beside each other. Memory is what a step takes beside params, states and the batch. `--tune`
+measures kernels before, for so many seconds a network, which is told apart.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -27,12 +25,14 @@ from typing import Any
 
 import numpy as np
 
+from . import apart
 from .__main__ import BATCHES, facts, find_torch, turned
 from .models import MODELS
 from .rivals import MAKERS, NotThere, Rival, arrays
 from .steps import Scene
 
 SAME = 5e-3  # how far losses may be from torch's, of the largest
+COMPILED = ("aicf graph", "torch.compile default", "torch.compile max-autotune", "tinygrad")
 OURS, HAND, EAGER = "aicf graph", "torch CUDAGraph", "torch eager"
 HOST = 5.0  # microseconds beside the launch
 SECONDS = 3.0  # for the blocks of a row
@@ -49,12 +49,17 @@ def main() -> None:
     parser.add_argument("--who", nargs="*", default=list(MAKERS), choices=list(MAKERS))
     parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--compile-batch", type=int, default=32, help="0: no compile times")
+    parser.add_argument("--making", type=float, default=40.0, metavar="SECONDS",
+                        help="of others to compile, the largest batch first")  # fmt: skip
     parser.add_argument("--once", metavar="WHO", help=argparse.SUPPRESS)
-    parser.add_argument("--what", help=argparse.SUPPRESS)
+    parser.add_argument("--plan", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    find_torch()
-    if given.once:
-        print(json.dumps(first_step(given)))
+    if given.once or given.plan:
+        find_torch()
+        if given.once:
+            print(json.dumps(first_step(given)))
+        else:
+            rows_here(given)
         return
     report = measured(given)
     print(text(report))
@@ -67,23 +72,39 @@ def main() -> None:
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
+    """Rows in another process; the largest batch first, while there is time for all compilers."""
+    start = time.perf_counter()
+    batches = sorted(given.batches, reverse=True)
+    plan = [(m.name, n, what) for n in batches for m in MODELS if m.name in given.models
+            for what in ("training", "inference")]  # fmt: skip
+    words = ["--device", given.device, "--blocks", str(given.blocks), "--steps", str(given.steps)]
+    words += ["--tune", str(given.tune), "--making", str(given.making)]
+    rows = []
+    for row in apart.rows_of(plan, given.who, words):
+        rows.append(row)
+        print(line(row), flush=True)
+    order = [m.name for m in MODELS]
+    rows.sort(key=lambda r: (order.index(r["model"]), r["batch"], r["what"] == "inference"))
+    compiled = []
+    if given.compile_batch:
+        words = ["--device", given.device, "--compile-batch", str(given.compile_batch)]
+        who = [name for name in given.who if name in COMPILED]
+        compiled = apart.first_steps(who, given.models, words)
+        print(*map(compile_line, compiled), sep="\n", flush=True)
+    report = facts(given.device) | {"rows": rows, "compile": compiled}
+    return report | {"marks": marks(rows), "took_s": time.perf_counter() - start}
+
+
+def rows_here(given: argparse.Namespace) -> None:
     import aicf
 
     backend = aicf.backends.get(given.device)
-    rows, compiled = [], []
     with tempfile.TemporaryDirectory() as cache:
-        for model in (m for m in MODELS if m.name in given.models):
-            for batch in given.batches:
-                for what in ("training", "inference"):
-                    scene = Scene(model, batch, what, backend, given.device)
-                    rows.append(measure(scene, given, cache))
-                    print(line(rows[-1]), flush=True)
-    for model in given.models:
-        for what in ("training", "inference") if given.compile_batch else ():
-            compiled.append(compile_times(model, what, given))
-            print(compile_line(compiled[-1]), flush=True)
-    report = facts(given.device) | {"rows": rows, "compile": compiled}
-    return report | {"marks": marks(rows)}
+        for (name, batch, what), who in given.plan:
+            model = next(m for m in MODELS if m.name == name)
+            given.who = who
+            scene = Scene(model, batch, what, backend, given.device)
+            apart.tell(row=measure(scene, given, cache))
 
 
 # ---- one network, one batch ----------------------------------------------------------------------
@@ -92,7 +113,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, Any]:
     start = time.perf_counter()
     tuned = tune(scene, given.tune, cache) if given.tune else 0.0
-    rivals, found, absent = compared(scene, given, cache)
+    rivals, found, absent, made = compared(scene, given, cache)
     expected = found[EAGER] if EAGER in found else next(iter(found.values()))
     differ = {name: off(a, expected) for name, a in found.items()}
     memory = {r.name: r.memory() for r in rivals if r.memory}
@@ -103,7 +124,8 @@ def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, An
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,
         "us": {name: medians(b) for name, b in blocks.items()}, "paired": paired(blocks),
         "launch": {name: medians(b)["host"] for name, b in alone.items()}, "differ": differ,
-        "memory": memory, "absent": absent, "tuned_s": tuned, "took_s": time.perf_counter() - start,
+        "memory": memory, "absent": absent, "tuned_s": tuned,
+        "made_s": made, "took_s": time.perf_counter() - start,
     }  # fmt: skip
 
 
@@ -125,13 +147,20 @@ def waiting(scene: Scene, rivals: Sequence[Rival]) -> Callable[[], None]:
 
 def compared(
     scene: Scene, given: argparse.Namespace, cache: str
-) -> tuple[list[Rival], dict[str, Any], dict[str, str]]:
-    """Who runs it, what each gives, and why the others are not there."""
+) -> tuple[list[Rival], dict[str, Any], dict[str, str], dict[str, float]]:
+    """Who runs it, what each gives, why the others are not there, and how long each took to be
+    made and to take those steps."""
     rivals: list[Rival] = []
     found: dict[str, Any] = {}
     absent: dict[str, str] = {}
+    made: dict[str, float] = {}
     steps = given.steps if scene.what == "training" else 3
     for name in given.who:
+        if name in COMPILED and name != OURS and given.making <= 0:
+            absent[name] = "the time for compilers was used up by larger batches"
+            continue
+        apart.tell(doing=name)
+        start = time.perf_counter()
         try:
             rival = MAKERS[name](scene, cache)
             found[name] = arrays(rival, steps)
@@ -142,7 +171,11 @@ def compared(
             if name.startswith("aicf"):
                 raise
             absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-    return rivals, found, absent
+            scene.backend.synchronize()  # raises where it took the device with it
+        made[name] = time.perf_counter() - start
+        if name in COMPILED and name != OURS:
+            given.making -= made[name]
+    return rivals, found, absent, made
 
 
 def off(found: Any, expected: Any) -> float:
@@ -178,6 +211,7 @@ def timed(
     turn = sum(counts[name] * each for name, each in seconds.items())
     for block in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
         for name, step in turned(steps, block):
+            apart.tell(doing=name)
             synchronize()
             start = time.perf_counter()
             for _ in range(counts[name]):
@@ -223,7 +257,7 @@ def first_step(given: argparse.Namespace) -> dict[str, Any]:
 
     backend = aicf.backends.get(given.device)
     model = next(m for m in MODELS if m.name == given.models[0])
-    scene = Scene(model, given.compile_batch, given.what, backend, given.device)
+    scene = Scene(model, given.compile_batch, "training", backend, given.device)
     if given.once.startswith("aicf"):
         import aicf.compiler.compile
         from aicf.compiler.passes.pipeline import standard
@@ -245,28 +279,6 @@ def first_step(given: argparse.Namespace) -> dict[str, Any]:
     except Exception as error:
         return {"absent": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
     return {"seconds": time.perf_counter() - start}
-
-
-def compile_times(model: str, what: str, given: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for who in given.who:
-        with tempfile.TemporaryDirectory() as cache:
-            caches = {
-                "AICF_CACHE": f"{cache}/aicf", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-                "TRITON_CACHE_DIR": f"{cache}/triton", "CACHEDB": f"{cache}/tinygrad.db",
-            }  # fmt: skip
-            words = ["--device", given.device, "--models", model, "--once", who, "--what", what]
-            words += ["--compile-batch", str(given.compile_batch)]
-            command = [sys.executable, "-m", "bench.compiler.peers", *words]
-            said = [
-                subprocess.run(command, env=os.environ | caches, stdout=subprocess.PIPE, text=True,
-                               check=False)
-                for _ in ("cold", "warm")
-            ]  # fmt: skip
-        times = [json.loads(s.stdout) if s.returncode == 0 else {} for s in said]
-        if all("seconds" in t for t in times):
-            found[who] = {"cold": times[0]["seconds"], "warm": times[1]["seconds"]}
-    return {"model": model, "what": what, "batch": given.compile_batch, "seconds": found}
 
 
 # ---- what is said --------------------------------------------------------------------------------
@@ -324,7 +336,7 @@ def line(row: dict[str, Any]) -> str:
 
 def compile_line(found: dict[str, Any]) -> str:
     each = [f"{who} {t['cold']:.2f}, {t['warm']:.2f}" for who, t in found["seconds"].items()]
-    return f"{found['model']} {found['what']}: first step, cold and warm, s: {'; '.join(each)}"
+    return f"{found['model']} training: first step, cold and warm, s: {'; '.join(each)}"
 
 
 def text(report: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,38 @@ def test_a_step_beside_others_on_the_cpu(tmp_path: Path) -> None:
     memory = report["rows"][0]["memory"]["aicf replay"]
     assert memory["arena"] == memory["bound"] > 0
     assert [m["what"] for m in report["marks"]] == ["peak of the arena, of its lower bound"]
+
+
+@pytest.mark.promise("MARK-9-compile")
+def test_who_crashes_takes_no_row_with_it() -> None:
+    """It is left out of its row alone; a process that dies for no reason ends the run."""
+    from bench.compiler.apart import rows_of
+
+    crashes = {(2, "b"), (3, "a"), (3, "c")}
+
+    def run(plan: Any) -> Any:
+        status = []
+
+        def told() -> Any:
+            for row, who in plan:
+                for each in who:
+                    yield {"doing": each}
+                    if (row[1], each) in crashes:
+                        status.append(-11)
+                        return
+                yield {"row": {"batch": row[1], "us": who, "absent": {}}}
+            status.append(0)
+
+        return told(), lambda: status[0]
+
+    rows = [("mlp", n, "training") for n in (1, 2, 3, 4)]
+    found = list(rows_of(rows, ["a", "b", "c"], [], run))
+    assert [r["batch"] for r in found] == [1, 2, 3, 4]
+    assert [r["us"] for r in found] == [["a", "b", "c"], ["a", "c"], ["b"], ["a", "b", "c"]]
+    why = "its process ended with status -11"
+    assert [r["absent"] for r in found] == [{}, {"b": why}, {"a": why, "c": why}, {}]
+    with pytest.raises(SystemExit, match="nobody is to blame"):
+        list(rows_of(rows, ["a"], [], lambda plan: ([], lambda: 1)))
 
 
 @pytest.mark.promise("MARK-9-compile")
