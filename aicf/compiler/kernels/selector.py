@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aicf.backend.device import Device
 from aicf.table import Row
@@ -37,8 +38,7 @@ class FrozenMiss(LookupError):
     """There is no stored choice, and the selector may not do without; says for what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A kernel by its name. `how` is "stored"; "stale", stored under another driver, clock or the
     like; "scored"; or "only", where one kernel was legal."""
 
@@ -49,9 +49,7 @@ class Choice:
     record: Record | None = None
     differs: str = ""  # of a stale one: in what
     share: float = _UNKNOWN  # of the roofline, that the kernel is taken to reach
-    shares: tuple[
-        tuple[str, float], ...
-    ] = ()  # the same of each legal one; () where none was measured
+    shares: tuple[tuple[str, float], ...] = ()  # of each legal one; () where none was measured
 
     @property
     def expected(self) -> float:
