@@ -55,7 +55,7 @@ for given, used in ((None, 1), (0, 1), (7, 7)):
 @pytest.mark.promise("GRAPH-feed")
 @pytest.mark.parametrize(
     "count, offset, refused, written",
-    [(3, 4, 0, True), (64, 0, 0, True), (65, 0, 0, False), (4, 0, 801, False)],
+    [(3, 4, 0, True), (64, 0, 0, True), (65, 0, 0, False), (4, 0, 801, False), (4, 0, 1, False)],
 )
 def test_what_is_fed_is_that_of_each_launch(
     over: Over, ops: list[str], count: int, offset: int, refused: int, written: bool

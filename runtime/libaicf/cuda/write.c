@@ -48,8 +48,8 @@ split(words *w, const char *to, const char *from, int64_t bytes)
 
 static const aicf_status unsupported = {.kind = AICF_UNSUPPORTED};
 
-/* A device that has no such commands is no failure. The thread may have no context yet. The
-   driver's errors have the runtime's numbers. */
+/* What the driver has no such commands for, as they are refused for memory of pools, is no failure.
+   The thread may have no context yet. The driver's errors have the runtime's numbers. */
 static __attribute__((noinline, cold)) aicf_status
 write_slowly(aicf_device device, aicf_stream stream, words *w)
 {
@@ -63,7 +63,7 @@ write_slowly(aicf_device device, aicf_stream stream, words *w)
         driver_start();
         device_learn(device.index);
         error = (cudaError_t)d->write(native(stream), w->count, w->of, 0);
-        none = error == cudaErrorNotSupported;
+        none = error == cudaErrorNotSupported || error == cudaErrorInvalidValue;
     }
     aicf_status status = none ? unsupported : attempt_end(before, error);
     device_leave(previous);
