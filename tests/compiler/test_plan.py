@@ -290,6 +290,53 @@ def test_a_root_lives_as_long_as_its_states() -> None:
     assert not lives(step).keys() & {v.name for v in step.params}
 
 
+# ---- nodes that run at once --------------------------------------------------------------------
+
+
+def behind(graph: Graph) -> tuple[list[set[int]], dict[str, set[int]]]:
+    """By pairs of nodes alone: those that each node follows, and those that use each root."""
+    users: dict[str, set[int]] = {}
+    past: list[set[int]] = []
+    uses = []
+    for j, node in enumerate(graph.nodes):
+        reads = {graph.buffer_of(v) for v in node.reads}
+        writes = set() if node.is_view else {graph.buffer_of(v) for v in node.results}
+        uses.append((set() if node.is_view else reads, writes))
+        past.append(set())
+        for i in range(j):
+            if uses[i][1] & (uses[j][0] | uses[j][1]) or uses[i][0] & uses[j][1]:
+                past[j] |= {i} | past[i]
+        for root in uses[j][0] | uses[j][1]:
+            users.setdefault(root.name, set()).add(j)
+    return past, users
+
+
+def waits_for_memory(graph: Graph, plan: Plan) -> bool:
+    """Whether some node has to wait for others only because it lies where they do."""
+    past, users = behind(graph)
+    values = [b for b in plan.buffers if b.kind == "value" and b.size]
+    for a, b in itertools.combinations(values, 2):
+        first, second = (plan.offsets[x.id] for x in (a, b))
+        if first < second + b.size and second < first + a.size:
+            a, b = sorted((a, b), key=lambda x: x.lower)
+            if any(i not in past[j] for i in users[a.id] for j in users[b.id]):
+                return True
+    return False
+
+
+@pytest.mark.promise("COMPILER-plan-apart")
+@pytest.mark.parametrize("name", ["mlp", "cnn", "deep"])
+def test_what_may_run_at_once_need_not_wait_for_memory(name: str) -> None:
+    from bench.compiler.graphs import ALL, forward
+
+    graph = training_step(forward(ALL[name]), "adamw").graph.bind({"N": 32})
+    plan = plan_of(graph, apart=True)
+    check(plan)
+    assert waits_for_memory(graph, plan_of(graph))
+    assert not waits_for_memory(graph, plan)
+    assert plan.peak < plan.unshared  # what is certainly done is given to others
+
+
 # ---- workspaces --------------------------------------------------------------------------------
 
 

@@ -339,7 +339,8 @@ class ExecutorV2:
         entries = {v: held[v] for v in (*graph.params, *graph.constants)}
         fresh = self.mode == "replay" and self.outputs == "fresh"
         outside = alone(graph) if fresh else ()  # a replay gives them new memory at each run
-        program = Program(graph, bound.backend, entries, self.choose, outside)
+        apart = self.branches > 1
+        program = Program(graph, bound.backend, entries, self.choose, outside, apart)
         program.prepare({v: held[v] for v in graph.inputs})
         return program
 

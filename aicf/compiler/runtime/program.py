@@ -22,6 +22,8 @@ from aicf.compiler.runtime.plan.pack import extend, pack
 from aicf.compiler.runtime.plan.problem import Plan
 from aicf.table import Row
 
+# By so many bytes, or such a part, an arena may be larger so that steps need not wait for memory.
+_LARGER, _PART = 16 << 20, 0.25
 Choose = Callable[[Node], "str | None"]
 # Calls that follow each other and what they are called by profilers, or a step that has no call.
 Piece: TypeAlias = "tuple[list[Any], list[str], Step | None]"
@@ -52,17 +54,18 @@ class Program:
     never needed at once shares bytes.
 
     `held` has a tensor for each param and constant; inputs come with `run`. What lies `outside` has
-    memory of its own beside the arena."""
+    memory of its own beside the arena. `apart`: steps will run at once where the graph allows it,
+    and are not to wait for memory, if the arena need not be much larger."""
 
     def __init__(
         self, graph: Graph, backend: Any, held: dict[Value, Any], choose: Choose | None = None,
-        outside: Collection[Value] = (),
+        outside: Collection[Value] = (), apart: bool = False,
     ) -> None:  # fmt: skip
         self.graph, self.backend = graph, backend
         self.tensors: dict[Value, Any] = dict(held)
         self.steps: list[Step] = []
         self.choose = functools.cache(choose or (lambda node: None))
-        self.outside = outside
+        self.outside, self.apart = outside, apart
         self.plan: Plan | None = None  # of what the arena holds, once that is prepared
         self._readers: dict[Value, list[tuple[Step, str, Any]]] = {}  # and the whole operand
         self._states: dict[Value, list[Value]] = {}  # that lie in the memory of a value
@@ -89,11 +92,19 @@ class Program:
         for value in self.outside:
             assert isinstance(value.type, TensorType)
             self.tensors[value] = memory.allocate(self.backend, value.type)
-        plan = plan_of(self.graph, self.outside)
+        plan = self._planned()
         self._lay(plan)
         sizes = {s.node: _workspace_size(s.call) for s in self.steps if s.call is not None}
         if any(sizes.values()):
             self._make_room(plan, sizes)
+
+    def _planned(self) -> Plan:
+        plan = plan_of(self.graph, self.outside)
+        if self.apart:
+            wide = plan_of(self.graph, self.outside, apart=True)
+            most = plan.peak + max(_LARGER, _PART * plan.peak)
+            return wide if wide.peak <= most else plan
+        return plan
 
     def _make_room(self, plan: Plan, sizes: dict[Node, int]) -> None:
         """For workspaces, which are known of calls that are bound: beside what lies where it lies,

@@ -21,9 +21,11 @@ ALIGN = 256  # as memory of its own would be on CUDA; a multiple of what kernels
 VALUE, WORKSPACE = "value", "workspace"
 
 
-def lifetimes(graph: Graph, outside: Container[Value] = ()) -> list[Buffer]:
+def lifetimes(graph: Graph, outside: Container[Value] = (), apart: bool = False) -> list[Buffer]:
     """Of every root that nodes make, but for those that lie `outside`. Times are the indices of
-    the nodes. Raises PlanError where a size is known by its bounds alone: bind the graph first."""
+    the nodes. `apart`: what comes into its memory is behind all that use it in every order that the
+    graph allows, and not in that of the nodes alone. Raises PlanError where a size is known by its
+    bounds alone: bind the graph first."""
     made: dict[Value, tuple[int, Node]] = {}
     last: dict[Value, int] = {}
     for i, node in enumerate(graph.nodes):
@@ -33,11 +35,55 @@ def lifetimes(graph: Graph, outside: Container[Value] = ()) -> list[Buffer]:
             last[graph.buffer_of(value)] = i
     for value in graph.outputs:
         last[graph.buffer_of(value)] = len(graph.nodes)
+    ends = _ends_apart(graph, last) if apart else {v: i + 1 for v, i in last.items()}
     return [
-        Buffer(value.name, i, last[value] + 1, size_of(value), VALUE, node.loc)
+        Buffer(value.name, i, ends[value], size_of(value), VALUE, node.loc)
         for value, (i, node) in made.items()
         if value not in outside
     ]
+
+
+def _ends_apart(graph: Graph, last: Mapping[Value, int]) -> dict[Value, int]:
+    """From where on every node follows all that use a root, by what nodes read and write."""
+    users, past = _order(graph)
+    nodes = [i for i, node in enumerate(graph.nodes) if not node.is_view]
+    ends: dict[Value, int] = {}
+    for root, i in last.items():
+        later = [k for k in reversed(nodes) if k > i]
+        waits = (k for k in later if users.get(root, 0) & ~past[k])
+        ends[root] = next(waits, i) + 1
+    return ends
+
+
+def _order(graph: Graph) -> tuple[dict[Value, int], list[int]]:
+    """The nodes that use each root, and those that each node follows, as sets of bits. A view is
+    no work of its own: who reads it uses the root."""
+    users: dict[Value, int] = {}
+    past: list[int] = []
+    writer: dict[Value, int] = {}
+    readers: dict[Value, int] = {}  # since it was written
+    for i, node in enumerate(graph.nodes):
+        past.append(0)
+        if node.is_view:
+            continue
+        reads = {graph.buffer_of(v) for v in node.reads}
+        writes = {graph.buffer_of(v) for v in node.results}
+        follows = 0
+        for root in reads | writes:
+            follows |= writer.get(root, 0)
+            if root in writes:
+                follows |= readers.get(root, 0)
+            users[root] = users.get(root, 0) | 1 << i
+        for root in reads:
+            readers[root] = readers.get(root, 0) | 1 << i
+        for root in writes:
+            writer[root], readers[root] = 1 << i, 0
+        past[i] = follows
+        while follows:
+            k = follows.bit_length() - 1
+            past[i] |= past[k]
+            follows &= ~(past[k] | 1 << k)
+    return users, past
 
 
 def size_of(value: Value) -> int:
@@ -64,9 +110,10 @@ def workspace_of(node: Node) -> str:
 
 
 def plan_of(
-    graph: Graph, outside: Container[Value] = (), sizes: Mapping[Node, int] | None = None
-) -> Plan:
-    """Where the values of a graph without symbols lie, and workspaces of so many bytes. Nothing is
-    allocated."""
-    buffers = lifetimes(graph, outside)
+    graph: Graph, outside: Container[Value] = (), sizes: Mapping[Node, int] | None = None,
+    apart: bool = False,
+) -> Plan:  # fmt: skip
+    """Where the values of a graph without symbols lie, and workspaces of so many bytes; `apart` as
+    for lifetimes. Nothing is allocated."""
+    buffers = lifetimes(graph, outside, apart)
     return pack([*buffers, *workspaces(graph, sizes or {})], align=ALIGN)
