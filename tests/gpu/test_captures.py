@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import random
 import threading
 from typing import Any
 
@@ -92,6 +95,51 @@ def test_each_launch_has_its_own_numbers(add: Any, rt: Any, count: int, skip: in
     rt.synchronize("cuda")
     rt.copy(kept, found)
     assert (found == 2 * want).all()
+
+
+@pytest.mark.promise("GRAPH-branches")
+@pytest.mark.parametrize("seed", range(8))
+def test_branches_over_shared_memory(add: Any, rt: Any, seed: int) -> None:
+    """Sums, products and copies over one arena, at random: what runs at once leaves the bits that a
+    chain does, launch after launch."""
+    gemm, total = (importlib.import_module(f"aicf_cuda.{op}") for op in ("gemm", "sum"))
+    r = random.Random(seed)
+    n, size = 256, 1 << 22
+    arena = rt.empty((size,), "u8", "cuda")
+    whole = rt.view(arena, (size // 4,), dtype="f32")
+
+    def matrix(rows: int = n) -> Any:
+        at = 256 * r.randrange((size - rows * n * 4) // 256)
+        return rt.view(arena, (rows, n), offset=at, dtype="f32")
+
+    makers = [
+        lambda: add.bind(matrix(), matrix(), matrix()),
+        lambda: add.bind(*(a := (matrix(), matrix())), a[0]),
+        lambda: gemm.bind(matrix(), matrix(), out=matrix(), alpha=0.05),
+        lambda: total.bind(matrix(), rt.view(matrix(1), (n,)), axes=(r.randrange(2),)),
+        lambda: checked((matrix(), matrix())),
+    ]
+
+    def checked(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        rt.capture([pair])
+        return pair
+
+    work: list[Any] = []
+    while len(work) < 40:
+        with contextlib.suppress(rt.Unsupported):  # an out that overlaps an operand
+            work.append(r.choice(makers)())
+    start = (np.random.default_rng(seed).standard_normal(size // 4) * 0.1).astype("f4")
+    found = []
+    for branches in (1, 2, 64):
+        graph = rt.capture(work, branches=branches)
+        for _ in range(3):
+            rt.copy(start, whole)
+            graph.launch()
+            left = np.empty(size // 4, "f4")
+            rt.synchronize("cuda")
+            rt.copy(whole, left)
+            found.append(left.tobytes())
+    assert len(set(found)) == 1, [x == found[0] for x in found]
 
 
 @pytest.mark.promise("GRAPH-update")
