@@ -154,3 +154,39 @@ TEST(graph_that_is_spoiled, "GRAPH-failure")
     CHECK_INT(cuda->launch_graph(one, stream, graph).kind, AICF_OK);
     check_rest();
 }
+
+/* What the next launch follows is asked and said between the two ends of a capture. */
+TEST(graph_in_another_order, "GRAPH-branches")
+{
+    bool changed;
+    int64_t count = -1;
+    aicf_graph graph = NULL;
+    aicf_node leaves[3][2];
+    CHECK_INT(cuda->create_stream(one, &stream).kind, AICF_OK);
+    CHECK_INT(cuda->graph_leaves(one, stream, leaves[0], 2, &count).native, 401);
+    CHECK_INT(cuda->graph_after(one, stream, NULL, 0, true).native, 401);
+    check_rest();
+    CHECK_INT(cuda->begin_graph(one, stream).kind, AICF_OK);
+    CHECK_INT(cuda->graph_leaves(one, stream, leaves[0], 2, &count).kind, AICF_OK);
+    CHECK_INT(count, 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(cuda->graph_after(one, stream, NULL, 0, false).kind, AICF_OK);
+        CHECK_INT(test_count_up(data, 10, 1, stream).kind, AICF_OK);
+        CHECK_INT(cuda->graph_leaves(one, stream, leaves[i], 1, &count).kind, AICF_OK);
+        CHECK_INT(count, 1);
+    }
+    leaves[0][1] = leaves[1][0];
+    CHECK_INT(cuda->graph_after(one, stream, leaves[0], 2, false).kind, AICF_OK);
+    CHECK_INT(cuda->graph_leaves(one, stream, leaves[2], 1, &count).kind, AICF_OK);
+    CHECK_INT(count, 2); /* of which there was room for one */
+    CHECK(leaves[2][0] == leaves[0][0] || leaves[2][0] == leaves[0][1]);
+    CHECK_INT(test_count_up(data, 10, 1, stream).kind, AICF_OK);
+    CHECK_INT(cuda->graph_leaves(none, stream, leaves[2], 1, &count).native, 101);
+    CHECK_INT(cuda->graph_after(none, stream, leaves[2], 1, true).native, 101);
+    CHECK_INT(finish(&graph, false, &changed).kind, AICF_OK);
+    CHECK_INT(cuda->launch_graph(one, stream_at(1), graph).kind, AICF_OK);
+    CHECK_TEXT(shim_log(), "node=0 after=- on=0x1");
+    CHECK_TEXT(shim_log(), "node=1 after=- on=0x1");
+    CHECK_TEXT(shim_log(), "node=2 after=0,1 on=0x1");
+    check_rest();
+}
