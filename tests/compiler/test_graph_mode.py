@@ -78,8 +78,7 @@ def test_branches_are_what_the_capture_is_asked_for() -> None:
     """Of backends that know of them: one that does not is asked for a chain as ever."""
     step = training()
     for branches in (1, 4):
-        options: dict[str, Any] = {} if branches == 1 else {"branches": branches}
-        run = executor(step, **options)
+        run = executor(step, branches=branches)
         x, y = next(iter(batches(1)))
         run(x, y, lr=0.1, step=1)
         assert run.backend.branches == branches

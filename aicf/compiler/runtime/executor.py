@@ -52,6 +52,7 @@ _WORDS = {
 }
 
 
+_BRANCHES = 1  # of graphs, where nobody says
 _REASONS = 1024  # that are kept
 _REFUSALS = 8  # of captures, after which none is tried
 
@@ -85,7 +86,7 @@ class ExecutorV2:
     def __init__(
         self, graph: Graph, backend: Any, *, params: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None, mode: Mode = "replay",
-        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", branches: int = 1,
+        outputs: OutputsAre = "fresh", inputs: Inputs = "auto", branches: int | None = None,
         buckets: Any = None, selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
         check_kinds(graph, backend, params, constants, kept, selector)
@@ -99,13 +100,7 @@ class ExecutorV2:
             if any(value.type.symbols):
                 raise ValueError(f"param {value!r} has no size: bind the graph to one")
         self.inputs: Inputs = inputs
-        if isinstance(branches, bool) or not isinstance(branches, int):
-            raise TypeError(f"branches must be an int, not {described(branches)}")
-        if not 1 <= branches <= 64:
-            raise ValueError(f"branches are from 1 to 64, not {branches}")
-        if branches > 1 and mode != "graph":
-            raise ValueError(f'branches are of mode "graph", and mode is {mode!r}')
-        self.branches = branches
+        self.branches = _branches(branches, mode)
         self.choose = _chooser(graph, selector) if selector else None
         self.kept = kept
         if buckets is not None and mode != "graph":
@@ -415,6 +410,18 @@ def _time(program: Program, step: Step, count: int) -> OpTime:
         program.run_step(step)
         seconds = program.backend.time(lambda: program.run_step(step), count)
     return OpTime(step.row.name, step.kernel, seconds, step.node.loc)
+
+
+def _branches(branches: int | None, mode: str) -> int:
+    if branches is None:
+        return _BRANCHES if mode == "graph" else 1
+    if isinstance(branches, bool) or not isinstance(branches, int):
+        raise TypeError(f"branches must be an int, not {described(branches)}")
+    if not 1 <= branches <= 64:
+        raise ValueError(f"branches are from 1 to 64, not {branches}")
+    if branches > 1 and mode != "graph":
+        raise ValueError(f'branches are of mode "graph", and mode is {mode!r}')
+    return branches
 
 
 def _chooser(graph: Graph, selector: Selector) -> Choose:
