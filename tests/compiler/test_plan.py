@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def test_random_lifetimes(buffers: list[Buffer], align: int) -> None:
     assert plan.bound <= plan.peak <= plan.unshared
     assert plan.optimal == (plan.peak == plan.bound)
     work = Work(buffers, align)
-    tries = [*firstfit.found(work, 5, 0), *(("", o) for o in skyline.found(work, 3, 0))]
+    tries = [*firstfit.found(work, 5, 0), *(("", o) for o in skyline.found(work, 3, 0, 999_999))]
     for _, offsets in tries if work.items else ():  # each heuristic alone is right
         named = {b.id: 0 for b in buffers} | {
             b.id: at for b, at in zip(work.buffers, offsets, strict=True)
@@ -93,6 +94,63 @@ def test_hard_problems(name: str) -> None:
     assert plan.ratio <= 1.10
 
 
+def many(count: int, longest: int) -> list[Buffer]:
+    """Of which up to so many moments' worth live at once."""
+    draw = random.Random(count)
+    begins = [draw.randrange(count) for _ in range(count)]
+    return [
+        Buffer(f"b{i}", at, at + 1 + draw.randrange(longest), draw.randrange(1, 1 << 20))
+        for i, at in enumerate(begins)
+    ]
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+@pytest.mark.parametrize(("count", "longest"), [(900, 900), (1200, 60)])
+def test_where_there_are_many_few_are_looked_at(
+    count: int, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the same one is found as by looking at all."""
+    work = Work(many(count, longest), 1)
+    few = list(skyline.found(work, 3, 0, 1 << 60))
+    monkeypatch.setattr(skyline, "LARGE", count)
+    assert few == list(skyline.found(work, 3, 0, 1 << 60))
+    monkeypatch.setattr(skyline, "SAMPLES", 1 << 60)
+    assert few == list(skyline.found(work, 3, 0, 1 << 60)), "each moment known"
+
+
+@pytest.mark.promise("COMPILER-plan-checked")
+def test_the_effort_is_of_looks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes too long for its worth, where many live at once, is left out."""
+    buffers, made = many(600, 600), []
+    of_one = skyline.Skyline.__init__
+    monkeypatch.setattr(firstfit, "WIDE", 10_000)
+    monkeypatch.setattr(
+        skyline.Skyline, "__init__", lambda self, *given: made.append(self) or of_one(self, *given)
+    )
+    plan = pack(buffers, effort=1)
+    check(plan)
+    assert (plan.by, len(made)) == ("skyline", 1)
+    assert plan.ratio < 1.1
+    work = Work(buffers, 1)
+    assert list(firstfit.found(work, 5, 0)) == []
+    list(skyline.found(work, 50, 0, 300_000))
+    assert 2 < len(made) < 40
+
+
+@pytest.mark.promise("COMPILER-plan-hard")
+def test_walks_that_come_not_far_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one long walk it stays above the bound."""
+    buffers, _ = csv.read(next(DATA.glob("A.*.csv")))
+    work = Work(buffers, 1)
+
+    def peak() -> int:
+        return min(map(work.peak, skyline.found(work, 600, 0, 1 << 60)))
+
+    anew = peak()
+    monkeypatch.setattr(skyline, "WALK", 1 << 60)
+    assert anew < peak()
+
+
 @pytest.mark.promise("COMPILER-plan-checked")
 def test_one_seed_gives_one_plan() -> None:
     buffers, _ = csv.read(next(DATA.glob("A.*.csv")))
@@ -113,6 +171,24 @@ def test_what_lies_stays_where_more_comes(some: list[Buffer], more: list[Buffer]
 
 
 # ---- the checker -------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("COMPILER-plan-live")
+@settings(max_examples=150, deadline=None)
+@given(problems(9), st.data())
+def test_it_says_what_each_pair_says(buffers: list[Buffer], data: st.DataObject) -> None:
+    offsets = {b.id: data.draw(st.integers(0, 90)) for b in buffers}
+    shared = any(
+        max(a.lower, b.lower) < min(a.upper, b.upper)
+        and max(offsets[a.id], offsets[b.id]) < min(offsets[a.id] + a.size, offsets[b.id] + b.size)
+        for a, b in itertools.combinations(buffers, 2)
+    )
+    if not shared:
+        check_offsets(buffers, offsets)
+        return
+    with pytest.raises(PlanError, match="share the bytes"):
+        check_offsets(buffers, offsets)
+
 
 PAIR = [Buffer("a", 0, 4, 10), Buffer("b", 3, 6, 10), Buffer("c", 4, 5, 10)]
 

@@ -9,6 +9,7 @@ optimization (doi:10.1613/jair.561).
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from aicf.compiler.runtime.plan.work import Item, Work
@@ -22,6 +23,8 @@ ORDERS: dict[str, Callable[[Item], tuple[int, ...]]] = {
 
 MOVES = 8  # how often the buffers above the bound are put in front
 USUAL = 64  # how many others a buffer of a program lives beside, at most
+WIDE = 1_000_000  # pairs that live at once: with more of them another packer is as good, and faster
+LARGE = 512  # buffers, beyond which moves are fewer: each places all of them again
 LITTLE = 0.02  # of the bound
 
 
@@ -60,10 +63,18 @@ def place(
     return [span[0] if span else 0 for span in ends]
 
 
+def pairs(work: Work) -> int:
+    """How many live at the same time, those that begin together counted twice."""
+    begins = sorted(item.lower for item in work.items)
+    return sum(bisect_left(begins, i.upper) - bisect_left(begins, i.lower) - 1 for i in work.items)
+
+
 def found(work: Work, rounds: int, seed: int) -> Iterator[tuple[str, list[int]]]:
     """Offsets of the four orders, then of what moves make of the best of them: all that is high to
-    the front a few times, then so many single moves."""
+    the front a few times, then so many single moves. None where too many live at once."""
     items = work.items
+    if pairs(work) > WIDE:
+        return
     beside = neighbours(items)
     best: tuple[int, list[int], list[int]] | None = None
     for name, key in ORDERS.items():
@@ -81,7 +92,7 @@ def found(work: Work, rounds: int, seed: int) -> Iterator[tuple[str, list[int]]]
         offsets = place(order, items, beside)
         yield "first fit with moves", offsets
     meets = sum(map(len, beside)) // max(1, len(beside))  # what a placement costs grows with it
-    rounds = min(rounds, rounds * USUAL // (meets + 1))
+    rounds = min(rounds, rounds * USUAL // (meets + 1)) * LARGE // max(LARGE, len(items))
     for offsets in _moves(work, beside, best[1:], rounds, random.Random(seed)):
         yield "first fit with moves", offsets
 

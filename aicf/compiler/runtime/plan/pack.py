@@ -11,6 +11,8 @@ from aicf.compiler.runtime.plan.work import NEVER, Work
 
 QUICK = 60_000  # buffers placed: 0.2 s, where the bound is not met before
 THOROUGH = 1_000_000  # 4 s
+LOOKS = 48  # at candidates for each of them, more than hard problems of 300 take; a quarter
+LARGE = 512  # where there are more buffers than these
 
 
 def pack(buffers: Sequence[Buffer], *, align: int = 1, effort: int = QUICK, seed: int = 0) -> Plan:
@@ -36,8 +38,9 @@ def pack(buffers: Sequence[Buffer], *, align: int = 1, effort: int = QUICK, seed
 def _found(work: Work, effort: int, seed: int) -> Iterator[tuple[str, list[int]]]:
     rounds = effort // len(work.items)
     few = min(rounds // 2, 200)  # they reach the bound soon, or hardly at all
+    looks = effort * LOOKS // (1 if len(work.items) <= LARGE else 4)
     yield from firstfit.found(work, few, seed)
-    for offsets in skyline.found(work, rounds - few, seed):
+    for offsets in skyline.found(work, max(1, rounds - few), seed, looks):
         yield "skyline", offsets
 
 
