@@ -3,6 +3,7 @@ other, and what fails one way fails the other, with the same error at the same p
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -34,7 +35,16 @@ def compile_launching(out: Path, *archs: str) -> Path:
 
 @pytest.fixture(scope="module")
 def launching(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_launching(tmp_path_factory.mktemp("launching") / "launching.so", "-arch=native")
+    """Compiled by the first of the workers that needs it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of this run
+    out = folder / "launching.so"
+    with (folder / "launching.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            compile_launching(folder / "launching-new.so", "-arch=native").rename(out)
+    return out
 
 
 HEAD = """
