@@ -49,7 +49,7 @@ WHERE_WORD(uint64_t, 64, SAME)
 WHERE_WORD(uint8_t, bool, TRUTH)
 
 /* Elements of so many bytes. */
-static __attribute__((noinline)) aicf_status
+static __attribute__((noinline, noclone)) aicf_status
 where_run(
     const aicf_view *cond, const aicf_view *a, const aicf_view *b, const aicf_view *out,
     int64_t item, aicf_line_fn *line)
