@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from kernels.tolerance import Array
+from kernels.tolerance import LARGEST, TOLERANCES, Array, assert_close
 
 FLOATS = ("f32", "f16", "bf16", "f64")
 DTYPES = {
@@ -104,3 +104,18 @@ def array_of(t: torch.Tensor) -> Array:
     """The values, exactly (but for i64 beyond 2**53)."""
     values: Array = t.detach().cpu().to(torch.float64).numpy()
     return values
+
+
+def assert_near(
+    got: torch.Tensor, want: torch.Tensor, dtype: str, what: str, slack: torch.Tensor
+) -> None:
+    """assert_close of many elements, where they lie; `want` and `slack` are in float64."""
+    assert got.shape == want.shape, f"{what} {dtype}: shape {got.shape}, want {want.shape}"
+    rtol, atol = TOLERANCES[dtype]
+    infinite = want.abs() > LARGEST.get(dtype, math.inf)
+    best = torch.where(infinite, torch.full_like(want, math.inf).copysign(want), want)
+    found = got.to(torch.float64)
+    near = (found - best).abs() <= atol + rtol * best.abs() + slack
+    if not bool((near | (found == best) | (found.isnan() & best.isnan())).all()):
+        assert_close(array_of(found), array_of(want), dtype, what, array_of(slack))
+        raise AssertionError(f"{what}: wrong where it lies, and right on the CPU")

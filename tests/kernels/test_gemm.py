@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from kernels import references
 from kernels.calls import call, skip_without
-from kernels.tensors import FLOATS, array_of, empty, poisoned, random, tensor_of
+from kernels.tensors import FLOATS, array_of, assert_near, empty, poisoned, random, tensor_of
 from kernels.tolerance import EPS, Array, assert_close, assert_same
 
 pytestmark = [pytest.mark.guests("torch")]
@@ -88,6 +89,35 @@ def blas_is_there() -> bool:
     return bool(gemm.gemm_f32(t, t, None, None, t.clone(), kernel="blas"))
 
 
+MANY = 2**20
+
+
+def check_there(
+    given: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+    shape: tuple[int, ...],
+    dtype: str,
+    out: torch.Tensor | None,
+    kernel: str | None,
+    label: str,
+    **options: Any,
+) -> None:
+    """The same where the tensors lie: a CPU would take seconds for so many elements."""
+    x, y, bias, c = (None if t is None else t.to(torch.float64, copy=True) for t in given)
+    if out is None:
+        out = poisoned(shape, dtype, given[0].device.type)
+    call("gemm", dtype, *given, out, **options, **(named(kernel) if kernel else {}))
+    assert x is not None
+    assert y is not None
+    alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.0)
+    want = alpha * (x @ y)
+    want = want if c is None or beta == 0 else want + beta * c
+    want = want if bias is None else want + bias
+    act = options.get("act", "none")
+    want = want.relu() if act == "relu" else functional.gelu(want) if act == "gelu" else want
+    eps = x.shape[-1] * EPS[dtype] + (EPS_TF32 if kernel in TF32 else 0.0)
+    assert_near(out, want, dtype, label, eps * abs(alpha) * (x.abs() @ y.abs()))
+
+
 def check(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -100,8 +130,12 @@ def check(
     what: str = "",
     **options: Any,
 ) -> None:
-    given: list[Array | None] = [None if t is None else array_of(t) for t in (a, b, bias, c)]
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+    if a.is_cuda and math.prod(shape) > MANY:
+        label = f"gemm {kernel} {tuple(a.shape)} @ {tuple(b.shape)} {what} {options}"
+        check_there((a, b, bias, c), shape, dtype, out, kernel, label, **options)
+        return
+    given: list[Array | None] = [None if t is None else array_of(t) for t in (a, b, bias, c)]
     if out is None:
         out = poisoned(shape, dtype, a.device.type)
     call("gemm", dtype, a, b, bias, c, out, **options, **(named(kernel) if kernel else {}))
@@ -114,6 +148,24 @@ def check(
     slack = eps * alpha * (np.abs(x) @ np.abs(y))
     label = f"gemm {kernel} {tuple(a.shape)} @ {tuple(b.shape)} {what} {options}"
     assert_close(array_of(out), want, dtype, label, slack)
+
+
+@pytest.mark.parametrize("act", ["none", "relu", "gelu"])
+def test_what_a_comparison_there_sees(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = (random((40, 40), "f32", "cpu", seed=s) for s in range(3))
+    more: dict[str, Any] = {"alpha": -2.0, "beta": 0.5, "act": act}
+    check_there((a, b, c[0], c), (40, 40), "f32", None, None, "right", **more)
+    right = call
+
+    def spoil(op: str, dtype: str, *args: Any, **options: Any) -> None:
+        right(op, dtype, *args, **options)
+        args[4][3, 7] += 0.01
+
+    monkeypatch.setattr(sys.modules[__name__], "call", spoil)
+    with pytest.raises(
+        AssertionError, match=r"spoilt f32 .*: 1 of 1600 wrong, the worst at \(3, 7\)"
+    ):
+        check_there((a, b, c[0], c), (40, 40), "f32", None, None, "spoilt", **more)
 
 
 @pytest.mark.promise("KERNELS-gemm", "A3")
