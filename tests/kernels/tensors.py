@@ -107,7 +107,11 @@ def array_of(t: torch.Tensor) -> Array:
 
 
 def assert_near(
-    got: torch.Tensor, want: torch.Tensor, dtype: str, what: str, slack: torch.Tensor
+    got: torch.Tensor,
+    want: torch.Tensor,
+    dtype: str,
+    what: str,
+    slack: torch.Tensor | float = 0.0,
 ) -> None:
     """assert_close of many elements, where they lie; `want` and `slack` are in float64."""
     assert got.shape == want.shape, f"{what} {dtype}: shape {got.shape}, want {want.shape}"
@@ -117,5 +121,6 @@ def assert_near(
     found = got.to(torch.float64)
     near = (found - best).abs() <= atol + rtol * best.abs() + slack
     if not bool((near | (found == best) | (found.isnan() & best.isnan())).all()):
-        assert_close(array_of(found), array_of(want), dtype, what, array_of(slack))
+        more = array_of(slack) if isinstance(slack, torch.Tensor) else slack
+        assert_close(array_of(found), array_of(want), dtype, what, more)
         raise AssertionError(f"{what}: wrong where it lies, and right on the CPU")
