@@ -24,8 +24,7 @@ template <typename T> struct work {
     columns_of<kPer<T>> of[kWords];
     columns_of<1> last;
     T coming = T();
-    terms now, before;    // of the row to be added up, and of the one two before it
-    float between = 0.0f; // `near` of the row between them
+    terms now, before;
 
     __device__ work(
         const operands<T> &operands, const parts::plan &s, parts::mail &room, int64_t index,
@@ -88,8 +87,7 @@ template <typename T> struct work {
 
     __device__ void next()
     {
-        before.near = between;
-        between = now.near;
+        before.near = now.near;
         if (kCentred) {
             float seen[1][1] = {{to_f32(coming)}};
             terms t[1];
@@ -200,7 +198,7 @@ __launch_bounds__(parts::kThreads, 1) stay(const operands<T> p, const parts::pla
     }
     ptx::wait_for_launch_before();
     work<T> mine(p, s, more, team, teams);
-    parts::over_rows<2>(mine, (L - team + teams - 1) / teams, s, stages, room);
+    parts::over_rows(mine, (L - team + teams - 1) / teams, s, stages, room);
 }
 
 template <typename T>

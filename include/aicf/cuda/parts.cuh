@@ -3,7 +3,7 @@
 //
 // Rows come into shared memory, several ahead, by copies of the whole 16 bytes that they lie
 // across, so from any address. Of a row two sums are exchanged between the blocks, and while they
-// are on their way those of the next row are added up: a step sums row i and finishes row i - kLag.
+// are on their way those of the next row are added up: a step sums row i and finishes row i - 1.
 #ifndef AICF_CUDA_PARTS_CUH
 #define AICF_CUDA_PARTS_CUH
 
@@ -338,27 +338,23 @@ template <typename T, int kWords> struct part {
 
 // ---- exchange -----------------------------------------------------------------------------------
 
-// Two sums of a row, of all threads of a cluster. Rooms take turns: whoever sends for row i has
-// what all sent for row i - 2 or a later one, and so all of them have read what was sent for row i
-// - 4.
+// Two sums of a row, of all threads of a cluster. Two rooms take turns: rows of even and of odd
+// index.
 struct mail {
-    static constexpr int kRooms = 4;
-
-    float2 warps[2][kWarps];                     // of the warps of this block
-    float2 blocks[kRooms][rows::kClusterBlocks]; // sent by the blocks
-    uint64_t sent[kRooms];                       // counts what they send
+    float2 warps[2][kWarps];                // of the warps of this block
+    float2 blocks[2][rows::kClusterBlocks]; // sent by the blocks
+    uint64_t sent[2];                       // counts what they send
 
     // Before a barrier of the cluster, by all threads.
     __device__ void begin()
     {
         int thread = static_cast<int>(threadIdx.x);
-        if (thread < kRooms * rows::kClusterBlocks) {
+        if (thread < 2 * rows::kClusterBlocks) {
             blocks[thread / rows::kClusterBlocks][thread % rows::kClusterBlocks] = {0.0f, 0.0f};
         }
         if (thread == 0) {
-            for (uint64_t &one : sent) {
-                ptx::barrier_init(ptx::shared_address(&one), 1);
-            }
+            ptx::barrier_init(ptx::shared_address(&sent[0]), 1);
+            ptx::barrier_init(ptx::shared_address(&sent[1]), 1);
         }
     }
 
@@ -374,9 +370,9 @@ struct mail {
     __device__ void send(int64_t i)
     {
         static_assert(kWarps >= rows::kClusterBlocks, "each lane that sends has the sum");
-        int lane = static_cast<int>(threadIdx.x), turn = static_cast<int>(i % kRooms);
+        int lane = static_cast<int>(threadIdx.x), turn = static_cast<int>(i & 1);
         int count = static_cast<int>(ptx::cluster_size());
-        float2 from = lane < kWarps ? warps[i & 1][lane] : float2{0.0f, 0.0f};
+        float2 from = lane < kWarps ? warps[turn][lane] : float2{0.0f, 0.0f};
         float sum[1][2] = {{from.x, from.y}};
         rows::reduce_lanes(sum, kWarps, rows::add{});
         uint32_t barrier = ptx::shared_address(&sent[turn]);
@@ -398,8 +394,8 @@ struct mail {
     // The sums of all blocks, once they are there.
     __device__ void get(int64_t i, float (&sum)[2])
     {
-        int turn = static_cast<int>(i % kRooms);
-        ptx::barrier_wait(ptx::shared_address(&sent[turn]), static_cast<uint32_t>(i / kRooms & 1));
+        int turn = static_cast<int>(i & 1);
+        ptx::barrier_wait(ptx::shared_address(&sent[turn]), static_cast<uint32_t>(i >> 1 & 1));
         sum[0] = sum[1] = 0.0f;
 #pragma unroll
         for (int from = 0; from < rows::kClusterBlocks; from++) {
@@ -419,9 +415,7 @@ struct mail {
 //     next()                    what was asked for last is that of the row to be added up now
 //     add_up(i, stage, sum)     the sums of this thread over row i
 //     finish(i, stage, sum)     the sums of all threads over row i are there: the last use of it
-//
-// With a lag of 2 the exchange has the time of a whole step.
-template <int kLag = 1, typename Work>
+template <typename Work>
 __device__ inline void
 over_rows(Work &work, int64_t count, const plan &s, char *stages, mail &room)
 {
@@ -451,8 +445,7 @@ over_rows(Work &work, int64_t count, const plan &s, char *stages, mail &room)
     int slot = 0, before = 0;
     uint32_t parity = 0;
 #pragma unroll 1
-    for (int64_t i = 0; i < count + kLag && count > 0; i++) {
-        int64_t done = i - kLag;
+    for (int64_t i = 0; i <= count && count > 0; i++) {
         work.next();
         if (i + 1 < count) {
             work.look(i + 1);
@@ -463,22 +456,20 @@ over_rows(Work &work, int64_t count, const plan &s, char *stages, mail &room)
             work.add_up(i, stages + slot * s.bytes, sum[0]);
             room.put(i, sum);
         }
-        if (done >= 0) {
+        if (i > 0) {
             float sum[2];
-            room.get(done, sum);
-            work.finish(done, stages + before * s.bytes, sum);
+            room.get(i - 1, sum);
+            work.finish(i - 1, stages + before * s.bytes, sum);
         }
         __syncthreads();
         if (warp == 0 && i < count) {
             room.send(i);
         }
-        if (warp == 1 && done >= 0 && done + s.stages < count) {
-            work.fetch(done + s.stages, stages + before * s.bytes, &full[before]);
+        if (warp == 1 && i > 0 && i - 1 + s.stages < count) {
+            work.fetch(i - 1 + s.stages, stages + before * s.bytes, &full[before]);
             __syncwarp();
         }
-        if (done >= 0) {
-            before = before + 1 < s.stages ? before + 1 : 0;
-        }
+        before = slot;
         slot = slot + 1 < s.stages ? slot + 1 : 0;
         parity ^= slot == 0;
     }
