@@ -32,9 +32,9 @@ GUESTS = (
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")  # what it may be called
 
-# How many processes of pytest-xdist have tests of a marker. Three large ones, of which few take all
-# that one may, and what others keep fit into 141 GB; where they do not, one waits.
-AT_ONCE = {"large": 3, "compiler": 5}
+# How many processes of pytest-xdist have tests of a marker. Two large ones, and what others keep,
+# fit into 141 GB.
+AT_ONCE = {"large": 2, "compiler": 5}
 
 RESULTS = "aicf/promises"  # in pytest's cache: {test: [ids, outcome]}
 
@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "gpu: needs a CUDA device",
         "guests(*names): needs these frameworks installed",
-        "large: takes tens of GiB; with --dist loadgroup no more than three such run at once",
+        "large: takes tens of GiB; with --dist loadgroup no more than two such run at once",
         "compiler: imports torch's compiler, which takes 10 s; with --dist loadgroup few do",
         "promise(*ids): what this test proves; tests/promises.toml lists the ids",
     ):
@@ -171,7 +171,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 GIB = 2**30
 KEPT = 2 * GIB  # that torch may keep for later between the tests of a process
 LARGE = 40 * GIB  # that is free before a large test begins: the largest takes 30
-PATIENCE = 150.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 def cuda_of_torch() -> Any:
