@@ -92,7 +92,7 @@ __launch_bounds__(kBlock, kLines > 8 ? 5 : 4) multi(const __grid_constant__ oper
     place to = place_of(p, i);
     uint32_t block = blockIdx.x - p.first[i];
     bool whole = to.whole(s);
-    if (kChunks > 1 && threadIdx.x == 0 && !whole && (p.item == 2 || p.item == 4)) {
+    if (kLines > 8 && threadIdx.x == 0 && !whole) { // wide rows of 2 or 4 bytes an element
         ask<kChunks, kLines>(s, block, p.turns, p.item);
     }
     ptx::wait_for_launch_before();

@@ -281,12 +281,7 @@ __launch_bounds__(kBlock, kSmooth ? 2 : kBlocks) stay(const operands<T> p)
         feed.ask(threads);
         to_ask--;
     };
-    ptx::let_next_launch_begin();
-    if (rank == 0 && row < lines) {
-        constexpr int kFirst = (kStages + 1) * kAhead * kPackSize<T>; // elements of a thread
-        early::ask(p.logits + row * p.rule.C, C < kFirst * threads ? C : kFirst * threads);
-    }
-    ptx::wait_for_launch_before();
+    rows::begin();
 #pragma unroll 1
     for (int i = 0; i < kStages; i++) {
         ask();
@@ -421,6 +416,21 @@ __launch_bounds__(kCombine)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
+
+// Asks for as much shared memory as there is. A kernel that is better off with less waits until a
+// multiprocessor is idle and can be divided anew.
+template <typename... P>
+aicf_status
+prefer_shared(void (*kernel)(P...))
+{
+    cudaError_t error = cudaFuncSetAttribute(
+        reinterpret_cast<const void *>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
+        cudaSharedmemCarveoutMaxShared);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return status_of(error);
+}
 
 template <typename T>
 aicf_status

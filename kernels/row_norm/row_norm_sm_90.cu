@@ -12,22 +12,17 @@ namespace aicf::AICF_OP {
 // ---- rows of one phase --------------------------------------------------------------------------
 
 using form = steady::form<8, 1, 1>;
-using form_of_few = steady::form<4, 1, 2, 2>;
-constexpr int64_t kManyRows = 16; // of each multiprocessor
-constexpr int64_t kFewRows = 4;   // of each cluster, at least
-constexpr int kFewParts = 4;
+constexpr int64_t kManyRows = 16; // of each multiprocessor, of 16 bits
 
-template <typename T, typename Form> struct passing {
+template <typename T> struct passing {
     using combine = rows::add;
-    static constexpr int kTensors = Form::kTensors, kPacks = Form::kPacks;
-    // Of few rows, that all threads have all packs, no edges, and all that weighs is there.
-    static constexpr bool kWhole = Form::kLaunches > 1;
+    static constexpr int kTensors = form::kTensors;
 
     const operands<T> &p;
     const steady::plan &s;
     steady::mail<rows::add> &more; // for rows that are taken again
     steady::place<T> mine;
-    weights<T> of[kPacks];
+    weights<T> of[form::kPacks];
     float weight = 1.0f, bias = 0.0f; // of the edge
     T coming = T(), edge_coming = T();
     float near = 0.0f, near_before = 0.0f;
@@ -41,16 +36,6 @@ template <typename T, typename Form> struct passing {
         more.begin();
     }
 
-    __device__ bool has(int k) const
-    {
-        return kWhole || mine.at.has(k);
-    }
-
-    __device__ bool has_edge() const
-    {
-        return !kWhole && mine.at.edge >= 0;
-    }
-
     __device__ void fetch(int i, char *stage, uint64_t *full) const
     {
         mine.template fetch<1>({p.x}, s, i, stage, full);
@@ -58,20 +43,20 @@ template <typename T, typename Form> struct passing {
 
     __device__ void prepare()
     {
-        bool even = kWhole || weighed(p, p.x + mine.row(0, s) * p.shape.n); // then all at once
+        bool even = weighed(p, p.x + mine.row(0, s) * p.shape.n); // then all at once
 #pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            if (even && has(k)) {
+        for (int k = 0; k < form::kPacks; k++) {
+            if (even && mine.at.has(k)) {
                 of[k].load(p, mine.at.first + k * mine.at.step);
             }
         }
 #pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            if (!even && has(k)) {
+        for (int k = 0; k < form::kPacks; k++) {
+            if (!even && mine.at.has(k)) {
                 of[k].load_anywhere(p, mine.at.first + k * mine.at.step);
             }
         }
-        if (has_edge()) {
+        if (mine.at.edge >= 0) {
             weight = p.weight ? coefficients::load_one(p.weight + mine.at.edge) : 1.0f;
             bias = kCentred && p.bias ? coefficients::load_one(p.bias + mine.at.edge) : 0.0f;
         }
@@ -84,9 +69,7 @@ template <typename T, typename Form> struct passing {
         if (kCentred) {
             coming = AICF_OP::look(x, p.shape.n);
         }
-        if (!kWhole) {
-            edge_coming = rows::edge_of(x, mine.at);
-        }
+        edge_coming = rows::edge_of(x, mine.at);
     }
 
     __device__ void next()
@@ -112,14 +95,14 @@ template <typename T, typename Form> struct passing {
             chains[0][chain] += kCentred ? d : 0.0f;
             chains[1][chain] = fmaf(d, d, chains[1][chain]);
         };
-        words next = mine.template pack<kWhole>(stage, 0);
+        words next = mine.pack(stage, 0);
 #pragma unroll
-        for (int k = 0; k < kPacks; k++) {
+        for (int k = 0; k < form::kPacks; k++) {
             words now = next;
-            if (k + 1 < kPacks) {
-                next = mine.template pack<kWhole>(stage, k + 1);
+            if (k + 1 < form::kPacks) {
+                next = mine.pack(stage, k + 1);
             }
-            if (has(k)) {
+            if (mine.at.has(k)) {
                 float x[kPackSize<T>];
                 unpack(now, x, T{});
 #pragma unroll
@@ -128,7 +111,7 @@ template <typename T, typename Form> struct passing {
                 }
             }
         }
-        if (has_edge()) {
+        if (mine.at.edge >= 0) {
             take(0, to_f32(at_edge));
         }
 #pragma unroll
@@ -147,14 +130,14 @@ template <typename T, typename Form> struct passing {
 
     template <bool kNear> __device__ void write_packs(const terms &t, const char *stage, T *out)
     {
-        words next = mine.template pack<kWhole>(stage, 0);
+        words next = mine.pack(stage, 0);
 #pragma unroll
-        for (int k = 0; k < kPacks; k++) {
+        for (int k = 0; k < form::kPacks; k++) {
             words now = next;
-            if (k + 1 < kPacks) {
-                next = mine.template pack<kWhole>(stage, k + 1);
+            if (k + 1 < form::kPacks) {
+                next = mine.pack(stage, k + 1);
             }
-            if (has(k)) {
+            if (mine.at.has(k)) {
                 float x[kPackSize<T>], y[kPackSize<T>];
                 unpack(now, x, T{});
                 normalise<kNear>(t, x, y);
@@ -191,7 +174,7 @@ template <typename T, typename Form> struct passing {
         } else {
             write_packs<false>(t, stage, out);
         }
-        if (has_edge()) {
+        if (mine.at.edge >= 0) {
             float x[1] = {to_f32(at_edge)}, y[1];
             normalise(t, x, y);
             y[0] = kCentred ? fmaf(y[0], weight, bias) : y[0] * weight;
@@ -203,21 +186,19 @@ template <typename T, typename Form> struct passing {
     }
 };
 
-template <typename T, typename Form>
+template <typename T>
 __global__ void
-__launch_bounds__(steady::kThreads, Form::kBlocks) pass(const operands<T> p, const steady::plan s)
+__launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, const steady::plan s)
 {
     extern __shared__ __align__(kPackBytes) char stages[];
     __shared__ steady::mail<rows::add> room, more;
-    if (Form::kLaunches == 1) {
-        ptx::let_next_launch_begin();
-    }
+    ptx::let_next_launch_begin();
     if (threadIdx.x == 0) {
         steady::place<T>::ask_early(p.x, s);
     }
     ptx::wait_for_launch_before();
-    passing<T, Form> work(p, s, more);
-    steady::over_rows<Form::kLaunches>(work, work.mine.rows_of(s), s, stages, room);
+    passing<T> work(p, s, more);
+    steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
 }
 
 // ---- rows in registers --------------------------------------------------------------------------
@@ -248,24 +229,14 @@ __launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / r
 }
 
 // A block a row that fills it, so that nobody waits for another multiprocessor.
-constexpr int kWideBlock = 512, kWideBlocks = 2; // threads; blocks of a multiprocessor
+constexpr int kWideBlock = 512;
 
 template <typename T>
 __global__ void
-__launch_bounds__(kWideBlock, kWideBlocks) wide_block(const operands<T> p)
+__launch_bounds__(kWideBlock, 2) wide_block(const operands<T> p)
 {
     wide_block_team team;
-    ptx::let_next_launch_begin();
-    if (threadIdx.x == 0) {
-        int64_t row = blockIdx.x, next = row + p.shape.first;
-        if (row < p.shape.first) {
-            early::ask(p.x + row * p.shape.n, p.shape.n);
-        }
-        if (next < p.shape.count) { // of the block that comes behind this one
-            early::ask(p.x + next * p.shape.n, p.shape.n);
-        }
-    }
-    ptx::wait_for_launch_before();
+    rows::begin();
     body<kMostPacks, 1>(p, team);
 }
 
@@ -280,9 +251,7 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
     }
     int64_t threads = packs / (parts * kMostPacks);
     if (filled(p, N) && packs == kWideBlock * kMostPacks && L <= kMostBlocks) {
-        operands<T> q = p;
-        q.shape.first = static_cast<int>(kWideBlocks * rows::multiprocessors());
-        return launch_waiting(wide_block<T>, static_cast<unsigned>(L), kWideBlock, 0, stream, q);
+        return launch_waiting(wide_block<T>, static_cast<unsigned>(L), kWideBlock, 0, stream, p);
     }
     if (filled(p, N) && packs % (parts * kMostPacks * rows::kWarp) == 0 &&
         L <= kMostBlocks / parts) {
@@ -295,14 +264,6 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Whether all threads of a cluster have all packs of its rows.
-inline bool
-fills_its_threads(const steady::plan &s, int64_t N, int item)
-{
-    return int64_t{s.threads} * form_of_few::kPacks == s.shape.share &&
-           int64_t{s.shape.share} * s.parts * kPackBytes == N * item;
-}
-
 template <typename T>
 aicf_status
 run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
@@ -311,19 +272,12 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
     if (L == 0 || N == 0) {
         return aicf_ok();
     }
-    bool few = L < kManyRows * rows::multiprocessors(), steady = phase_of(p.x) == phase_of(p.out);
-    // Not of 16 bits: those are more work, for which half of the threads are too few.
-    if constexpr (sizeof(T) == 4) {
-        if (few && steady && filled(p, N) &&
-            steady::plan_for<form_of_few>(pass<T, form_of_few>, p.shape, sizeof(T), s) &&
-            s.parts <= kFewParts && L >= kFewRows * s.teams && fills_its_threads(s, N, sizeof(T))) {
-            return steady::launch<form_of_few>(pass<T, form_of_few>, s, stream, p, s);
-        }
-    }
-    if (!(few && sizeof(T) == 2) && steady &&
-        steady::plan_for<form>(pass<T, form>, p.shape, sizeof(T), s) &&
+    // Of few rows the first and the last would take too much of the time.
+    bool few = sizeof(T) == 2 && L < kManyRows * rows::multiprocessors();
+    if (!few && phase_of(p.x) == phase_of(p.out) &&
+        steady::plan_for<form>(pass<T>, p.shape, sizeof(T), s) &&
         (sizeof(T) == 2 || s.parts <= 2)) {
-        return steady::launch<form>(pass<T, form>, s, stream, p, s);
+        return steady::launch<form>(pass<T>, s, stream, p, s);
     }
     if constexpr (sizeof(T) == 2) {
         return run_held_by_clusters(p, L, N, stream);

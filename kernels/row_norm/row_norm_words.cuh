@@ -192,9 +192,7 @@ __launch_bounds__(parts::kThreads, 1) stay(const operands<T> p, const parts::pla
     ptx::let_next_launch_begin();
     if (threadIdx.x == 0) {
         int64_t N = p.shape.n, first = int64_t{ptx::cluster_rank()} * s.share;
-        for (int64_t i = team; i < L && i < team + s.stages * teams; i += teams) {
-            early::ask(p.x + i * N + first, N - first < s.share ? N - first : s.share);
-        }
+        early::ask(p.x + team * N + first, N - first < s.share ? N - first : s.share);
     }
     ptx::wait_for_launch_before();
     work<T> mine(p, s, more, team, teams);

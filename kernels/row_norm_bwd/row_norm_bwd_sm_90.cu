@@ -211,7 +211,7 @@ __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, con
     __shared__ edge_of_rows<T> edges[kEdges];
     rows::begin();
     passing<T> work(p, s, edges[threadIdx.x % kEdges]);
-    steady::over_rows<1>(work, work.mine.rows_of(s), s, stages, room);
+    steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
     if (p.partial) {
         work.save();
     }

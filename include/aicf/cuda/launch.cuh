@@ -167,21 +167,6 @@ allow_shared(void (*kernel)(P...), int bytes)
     return status_of(error);
 }
 
-// Asks for as much shared memory as there is. A kernel that is better off with less waits until a
-// multiprocessor is idle and can be divided anew.
-template <typename... P>
-aicf_status
-prefer_shared(void (*kernel)(P...))
-{
-    cudaError_t error = cudaFuncSetAttribute(
-        reinterpret_cast<const void *>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
-        cudaSharedmemCarveoutMaxShared);
-    if (error != cudaSuccess) {
-        cudaGetLastError();
-    }
-    return status_of(error);
-}
-
 } // namespace aicf
 
 #endif

@@ -93,9 +93,8 @@ struct configuration {
 };
 
 // How many clusters of a kernel run at once on the current device: groups of multiprocessors differ
-// in size. Asked once a kernel, device and size of a cluster, of the most threads. Kernels of the
-// same arguments that differ in what they take are told apart by `Form`.
-template <typename Form = void, typename... P>
+// in size. Asked once a kernel, device and size of a cluster, of the most threads.
+template <typename... P>
 int64_t
 clusters_at_once(void (*kernel)(P...), const blocks &b)
 {

@@ -56,9 +56,7 @@ begin()
 }
 
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
-// The same of a cluster that reads a row of x, and first of all what it has of it. Odd rows are in
-// fewer registers than a multiprocessor has, too few to keep the memory busy: those of the cluster
-// that comes behind this one are asked for as well.
+// The same of a cluster that reads a row of x, and first of all what it has of it.
 template <typename T>
 __device__ inline void
 begin_cluster(const T *x, const shape &s)
@@ -67,12 +65,9 @@ begin_cluster(const T *x, const shape &s)
     if (threadIdx.x == 0) {
         int share = s.share * kPackSize<T>, from = static_cast<int>(ptx::cluster_rank()) * share;
         int count = s.n - from < share ? s.n - from : share;
-        int64_t row = ptx::cluster_index(), next = row + s.first;
+        int64_t row = ptx::cluster_index();
         if (row < s.first) {
             early::ask(x + row * s.n + from, count);
-        }
-        if (s.lines && next < s.count) {
-            early::ask(x + next * s.n + from, count);
         }
     }
     ptx::wait_for_launch_before();

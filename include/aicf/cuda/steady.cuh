@@ -6,10 +6,6 @@
 // elements, are the first block's. Of a row a pair of floats is exchanged between the threads.
 // Where a cluster has several blocks that is on its way while the next row is added up: a step adds
 // up row i and finishes row i - 1. A block alone finishes the same row.
-//
-// Of few rows the first and the last would take too much of the time, when nothing is read or
-// nothing is written. So a launch of few takes half of each multiprocessor, and once its last rows
-// are on their way the next one comes to the other half, and asks for its first ones (early.cuh).
 #ifndef AICF_CUDA_STEADY_CUH
 #define AICF_CUDA_STEADY_CUH
 
@@ -24,10 +20,9 @@ constexpr int kMostStages = 6, kLeastStages = 3;
 // ---- launches -----------------------------------------------------------------------------------
 
 // What a kernel is made for: packs of a row that a thread has at most, tensors that come to shared
-// memory, blocks that a multiprocessor has room for, and how many launches share it.
-template <int kPacks_, int kTensors_, int kBlocks_, int kLaunches_ = 1> struct form {
+// memory, blocks of a multiprocessor.
+template <int kPacks_, int kTensors_, int kBlocks_> struct form {
     static constexpr int kPacks = kPacks_, kTensors = kTensors_, kBlocks = kBlocks_;
-    static constexpr int kLaunches = kLaunches_;
     static constexpr int64_t kMost = int64_t{kThreads} * kPacks; // packs of a block
     // Bytes of shared memory that a block takes, for all of its stages.
     static constexpr int kShared = kBlocks == 1 ? 200 << 10 : 100 << 10;
@@ -97,23 +92,16 @@ plan_for(void (*kernel)(P...), const rows::shape &shape, int item, plan &s)
     if (packs > Form::kMost * rows::kClusterBlocks) {
         return false;
     }
-    int64_t machine = rows::multiprocessors() * (Form::kBlocks / Form::kLaunches);
-    if (Form::kBlocks > 1) {
-        prefer_shared(kernel); // the launch says what is wrong
-    }
+    int64_t machine = rows::multiprocessors() * Form::kBlocks;
     s.parts = 1;
     while (s.parts < rows::kClusterBlocks &&
            (packs > s.parts * Form::kMost || shape.count * 2 * s.parts <= machine)) {
         s.parts *= 2;
     }
-    int64_t most = machine;
-    if (s.parts > 1) {
-        most = parts::clusters_at_once<Form>(kernel, {s.parts, kThreads, Form::kShared, {}});
-        if (Form::kLaunches > 1 && most > machine / s.parts) {
-            most = machine / s.parts;
-        }
-    }
-    s.teams = teams_for(shape, item, most);
+    s.teams = teams_for(
+        shape, item,
+        s.parts == 1 ? machine
+                     : parts::clusters_at_once(kernel, {s.parts, kThreads, Form::kShared, {}}));
     int64_t lines = ceil_div(ceil_div(packs, s.parts), rows::kLinePacks);
     s.shape.share = static_cast<int>((lines > 0 ? lines : 1) * rows::kLinePacks);
     // As many threads as have equally much, or more if that is less for a scheduler.
@@ -200,13 +188,11 @@ template <typename T> struct place {
         return {origin, begin, (end < most ? end : most) - begin};
     }
 
-    // Has what the block has of the first rows come to the L2: by one thread.
+    // Has what the block has of the first row come to the L2: by one thread.
     __device__ static void ask_early(const T *x, const plan &s)
     {
         extent of = extent_of(x, s);
-        for (int i = 0; i < s.stages && i < rows_of(s); i++) {
-            early::ask(x + row(i, s) * s.shape.n + of.begin, of.count);
-        }
+        early::ask(x + row(0, s) * s.shape.n + of.begin, of.count);
     }
 
     // Has what the block has of row i of some tensors come to the stage: by one thread, which the
@@ -231,11 +217,11 @@ template <typename T> struct place {
         }
     }
 
-    // Pack k of the thread in a stage; anything, if it has none. kWhole: it has.
-    template <bool kWhole = false> __device__ words pack(const char *stage, int k) const
+    // Pack k of the thread in a stage; anything, if it has none.
+    __device__ words pack(const char *stage, int k) const
     {
         words w = {};
-        if (kWhole || at.has(k)) {
+        if (at.has(k)) {
             ptx::load_shared(
                 ptx::shared_address(stage) + slot +
                     static_cast<uint32_t>(k * at.step) * uint32_t{sizeof(T)},
@@ -345,9 +331,7 @@ template <typename Combine> struct mail {
 //                               was that until now is of the one before it
 //     add_up(stage, v)          the pair of this warp over that row, in all lanes
 //     finish(i, stage, v)       the pair of row i is there: the last use of it
-//
-// kLaunches as in `form`: where it is 1 the next launch was let begin before.
-template <int kLaunches, typename Work>
+template <typename Work>
 __device__ inline void
 over_rows(Work &work, int count, const plan &s, char *stages, mail<typename Work::combine> &room)
 {
@@ -401,9 +385,6 @@ over_rows(Work &work, int count, const plan &s, char *stages, mail<typename Work
         }
         if (i >= lag) {
             int done = i - lag;
-            if (kLaunches > 1 && done + s.stages == count) { // its last row is on its way
-                ptx::let_next_launch_begin();
-            }
             room.get(done, s.parts, v);
             work.finish(done, stages + then * bytes, v);
             __syncthreads();
