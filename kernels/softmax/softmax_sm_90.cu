@@ -15,6 +15,19 @@ __launch_bounds__(rows::kBlockPacks / kMostPacks, rows::kThreads *kMostPacks / r
     body<kMostPacks, 1>(p, team);
 }
 
+// Of blocks of seven warps, as a row of 50257 has four: one more on a multiprocessor, so that as
+// much is on its way as of eight warps.
+constexpr int kNarrow = 7 * rows::kWarp, kNarrowBlocks = 5;
+
+template <typename T>
+__global__ void
+__launch_bounds__(kNarrow, kNarrowBlocks) narrow_cluster(const operands<T> p)
+{
+    rows::cluster_team team;
+    rows::begin_cluster(p.x, p.shape);
+    body<kMostPacks, 1>(p, team);
+}
+
 template <typename T>
 aicf_status
 launch(const operands<T> &p, aicf_stream stream)
@@ -24,6 +37,8 @@ launch(const operands<T> &p, aicf_stream stream)
         if (rows::may_stay(p.shape, kItem)) {
             return rows::launch_stay<operands<T>>({stay<T, 8>, stay<T, 7>}, kItem, p, stream);
         }
+        return rows::launch_cluster(
+            cluster<T>, kItem, kMostPacks, p, stream, {narrow_cluster<T>, kNarrow, kNarrowBlocks});
     }
     return rows::launch_cluster(cluster<T>, kItem, kMostPacks, p, stream);
 }

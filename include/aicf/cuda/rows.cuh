@@ -215,10 +215,18 @@ start_clusters(
     return status_of(error);
 }
 
+// A kernel for blocks of fewer threads, of which a multiprocessor has room for so many; or NULL.
+template <typename P> struct narrow {
+    void (*kernel)(P);
+    unsigned threads;
+    int blocks;
+};
+
 // The same by clusters. Requires n * item <= 16 * kBlockPacks * kClusterBlocks.
 template <typename P>
 aicf_status
-launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
+launch_cluster(
+    void (*kernel)(P), int item, int each, P p, aicf_stream stream, const narrow<P> &other = {})
 {
     int64_t packs = int64_t{p.shape.n} * item / kPackBytes;
     if (p.shape.count == 0 || p.shape.n == 0) {
@@ -236,7 +244,10 @@ launch_cluster(void (*kernel)(P), int item, int each, P p, aicf_stream stream)
     p.shape.share = static_cast<int>(ceil_div(ceil_div(packs, parts), kLinePacks) * kLinePacks);
     unsigned blocks = static_cast<unsigned>(p.shape.count * parts);
     unsigned threads = threads_for(p.shape.share, each);
-    p.shape.first = static_cast<int>(multiprocessors() * (kThreads / threads) / parts);
+    bool fewer = other.kernel && threads <= other.threads;
+    kernel = fewer ? other.kernel : kernel;
+    int64_t at_once = fewer ? other.blocks : kThreads / threads;
+    p.shape.first = static_cast<int>(multiprocessors() * at_once / parts);
     return start_clusters(kernel, blocks, threads, static_cast<unsigned>(parts), stream, p);
 }
 
