@@ -186,11 +186,15 @@ class AicfBackend:
 
         return view(memory, tuple(shape), strides=strides, offset=offset, dtype=dtype)
 
+    def fed(self, size: int) -> Any:
+        """A tensor of bytes that graphs are fed into."""
+        return self.empty((size,), "u8")
+
     def numbers(self, dtypes: Sequence[str]) -> tuple[Any, list[Any]]:
         """A tensor of bytes, eight for each dtype, and a tensor of one element in each eight."""
         from aicf_rt import view
 
-        whole = self.empty((8 * len(dtypes),), "u8")
+        whole = self.fed(8 * len(dtypes))
         return whole, [view(whole, (), dtype=d, offset=8 * i) for i, d in enumerate(dtypes)]
 
     # ---- the device ----------------------------------------------------------------------------

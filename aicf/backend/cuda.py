@@ -69,6 +69,12 @@ class CudaBackend(AicfBackend):
 
         return aicf_rt.empty(tuple(shape), dtype, self.device, stream=_handle(self._stream))
 
+    def fed(self, size: int) -> Any:
+        import aicf_rt
+
+        stream = _handle(self._stream)
+        return aicf_rt.empty((size,), "u8", self.device, stream=stream, fed=True)
+
     def from_host(self, array: Any) -> Any:
         made = self.empty(array.shape, dtype_of(array))
         self.copy_into(made, array)

@@ -100,6 +100,10 @@ typedef struct aicf_backend {
        places, are only copied, and nothing was done. NULL: all are. */
     aicf_status (*write)(
         aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes);
+    /* As allocate, for memory that is written to; `release` takes it back. AICF_UNSUPPORTED: there
+       is none of so many bytes. NULL: any memory will do. */
+    aicf_status (*allocate_written)(
+        aicf_device device, aicf_stream stream, int64_t bytes, void **memory);
 } aicf_backend;
 
 #endif

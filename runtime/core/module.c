@@ -241,10 +241,12 @@ static PyMethodDef methods[] = {
      "copy on the device.\nAll of it is on one device, whose backend has graphs. `feed` is a pair "
      "(host, out): each launch copies the host's\nbytes of that moment to `out` first."},
     {"empty", (PyCFunction)(void (*)(void))tensor_empty, METH_VARARGS | METH_KEYWORDS,
-     "empty($module, shape, dtype, device='cpu', *, stream=None)\n--\n\n"
+     "empty($module, shape, dtype, device='cpu', *, stream=None, fed=False)\n--\n\n"
      "A new row-major Tensor with undefined elements. `dtype` is a name as in the table ('f32') or "
      "a "
-     "framework's own,\n`device` is 'cpu', 'cuda' or 'cuda:1'."},
+     "framework's own,\n`device` is 'cpu', 'cuda' or 'cuda:1'. `fed`: graphs are fed into it, "
+     "which "
+     "takes them less then."},
     {"view", (PyCFunction)(void (*)(void))tensor_view, METH_VARARGS | METH_KEYWORDS,
      "view($module, base, shape, *, strides=None, offset=0, dtype=None)\n--\n\n"
      "A Tensor on the memory of `base`, any tensor, which it keeps alive. Strides are in elements, "

@@ -14,7 +14,7 @@ offer_allocate(dl_tensor *prototype, dl_managed **out, void *context, dl_fail_fn
                  (prototype->rank == 0 || prototype->sizes) && dtype_words_of(prototype->dtype);
     storage *s = core && known ? storage_create(
                                      core, prototype->dtype, prototype->device, STREAM_DEFAULT,
-                                     prototype->rank, prototype->sizes, NULL)
+                                     prototype->rank, prototype->sizes, NULL, false)
                                : NULL;
     *out = s ? export_managed(s) : NULL;
     storage_drop(s);

@@ -91,23 +91,28 @@ count_bytes(aicf_dtype dtype, int rank, const int64_t *sizes, int64_t *bytes)
 
 /* A device's first allocation starts it, which may take seconds: others run meanwhile. */
 static aicf_status
-take_memory(storage *s)
+take_memory(storage *s, bool fed)
 {
     const aicf_backend *backend = s->backend;
-    aicf_status status;
+    aicf_status status = {.kind = AICF_UNSUPPORTED};
     if (backend->host) {
         return backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
     }
     Py_BEGIN_ALLOW_THREADS;
-    status = backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
+    if (fed && backend->allocate_written) {
+        status = backend->allocate_written(s->t.device, s->stream, s->bytes, &s->t.data);
+    }
+    if (status.kind == AICF_UNSUPPORTED) {
+        status = backend->allocate(s->t.device, s->stream, s->bytes, &s->t.data);
+    }
     Py_END_ALLOW_THREADS;
     return status;
 }
 
 static int
-storage_allocate(core_state *core, storage *s)
+storage_allocate(core_state *core, storage *s, bool fed)
 {
-    aicf_status status = take_memory(s);
+    aicf_status status = take_memory(s, fed);
     if (status.kind == AICF_OK) {
         aicf_tensor_settle(&s->t);
         return 0;
@@ -127,7 +132,7 @@ storage_allocate(core_state *core, storage *s)
 storage *
 storage_create(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
-    const int64_t *sizes, const int64_t *strides)
+    const int64_t *sizes, const int64_t *strides, bool fed)
 {
     int64_t bytes;
     const aicf_backend *backend = backend_for(device);
@@ -145,7 +150,7 @@ storage_create(
     s->backend = backend;
     s->stream = stream;
     s->bytes = bytes;
-    if (storage_allocate(core, s) < 0) {
+    if (storage_allocate(core, s, fed) < 0) {
         storage_drop(s);
         return NULL;
     }

@@ -20,10 +20,10 @@ typedef struct storage {
     int64_t numbers[]; /* sizes, strides in elements, strides in bytes */
 } storage;
 
-/* NULL with an exception. */
+/* NULL with an exception. `fed`: bytes of the host are often written to it. */
 storage *storage_create(
     core_state *core, aicf_dtype dtype, aicf_device device, aicf_stream stream, int rank,
-    const int64_t *sizes, const int64_t *strides);
+    const int64_t *sizes, const int64_t *strides, bool fed);
 /* Describes what another framework handed over, and owns it then. NULL with an exception, and then
    does not own it. */
 storage *storage_wrap(dl_managed *foreign);

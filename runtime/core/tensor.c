@@ -24,7 +24,7 @@ tensor_new(
     const int64_t *sizes, const int64_t *strides)
 {
     return tensor_of_storage(
-        core, storage_create(core, dtype, device, stream, rank, sizes, strides));
+        core, storage_create(core, dtype, device, stream, rank, sizes, strides, false));
 }
 
 /* ---- aicf_rt.empty --------------------------------------------------------------------------- */
@@ -32,13 +32,14 @@ tensor_new(
 PyObject *
 tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"shape", "dtype", "device", "stream", NULL};
+    static char *names[] = {"shape", "dtype", "device", "stream", "fed", NULL};
     int64_t sizes[AICF_MAX_DIMS];
     PyObject *shape, *dtype, *where = NULL, *stream = Py_None;
     aicf_device device = {DL_CPU, 0};
+    int fed = 0;
 
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO|O$O:empty", names, &shape, &dtype, &where, &stream)) {
+            args, kwargs, "OO|O$Op:empty", names, &shape, &dtype, &where, &stream, &fed)) {
         return NULL;
     }
     aicf_dtype parsed = dtype_parse("empty", dtype);
@@ -57,8 +58,10 @@ tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs)
             return NULL;
         }
     }
+    core_state *core = PyModule_GetState(module);
     return rank < 0 ? NULL
-                    : tensor_new(PyModule_GetState(module), parsed, device, on, rank, sizes, NULL);
+                    : tensor_of_storage(
+                          core, storage_create(core, parsed, device, on, rank, sizes, NULL, fed));
 }
 
 /* ---- reading our own ------------------------------------------------------------------------- */

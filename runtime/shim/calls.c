@@ -176,6 +176,7 @@ cudaError_t
 cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
 {
     cudaError_t error = take(memory, bytes, enter_driver(__func__));
+    shim_pool(*memory);
     return LEAVE(error, "bytes=%zu stream=%p memory=%p", bytes, (void *)stream, *memory);
 }
 

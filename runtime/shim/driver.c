@@ -97,14 +97,16 @@ context_id(CUcontext context, unsigned long long *id)
     return NOTE(error, "cuCtxGetId");
 }
 
-/* Values for words of memory: written at once, in what was allocated here. */
+/* Values for words of memory: written at once, in what was allocated here; not in a pool's, as seen
+   with drivers of CUDA 13. */
 static int
 write_word(const CUstreamBatchMemOpParams *one)
 {
     bool wide = one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     size_t bytes = wide ? 8 : 4;
     void *to = (void *)(uintptr_t)one->writeValue.address;
-    if ((!wide && one->operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) || (uintptr_t)to % bytes) {
+    if (shim_pooled(to) || (!wide && one->operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) ||
+        (uintptr_t)to % bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (shim_owns(to, bytes)) {

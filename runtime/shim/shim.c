@@ -25,6 +25,7 @@ typedef struct block {
     char *memory;
     size_t bytes;
     int device;
+    bool pooled;
 } block;
 
 static const shim_state at_first = {.devices = 2, .arch = 90, .driver = 13000, .started = ~0U};
@@ -423,6 +424,7 @@ shim_allocate(size_t bytes)
     b->memory = aligned_alloc(256, (bytes + 256) / 256 * 256);
     b->bytes = bytes;
     b->device = current;
+    b->pooled = false;
     if (!b->memory) {
         free(b);
         return NULL;
@@ -477,6 +479,27 @@ shim_owns(const void *memory, size_t bytes)
     bool owned = block_of(memory, bytes) != NULL;
     end();
     return owned;
+}
+
+void
+shim_pool(const void *memory)
+{
+    begin();
+    block *b = block_of(memory, 0);
+    if (b) {
+        b->pooled = true;
+    }
+    end();
+}
+
+bool
+shim_pooled(const void *memory)
+{
+    begin();
+    const block *b = block_of(memory, 0);
+    bool pooled = b && b->pooled;
+    end();
+    return pooled;
 }
 
 int

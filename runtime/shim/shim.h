@@ -84,6 +84,9 @@ void *shim_allocate(size_t bytes);
 bool shim_free(void *memory);
 /* Whether it lies in memory that was allocated here. */
 bool shim_owns(const void *memory, size_t bytes);
+/* Says of memory that was allocated here that it is a pool's. */
+void shim_pool(const void *memory);
+bool shim_pooled(const void *memory);
 /* The device that was current when it was allocated, -1 of other memory. */
 int shim_device_of(const void *memory);
 

@@ -71,11 +71,16 @@ def test_a_thousand_launches_with_a_number_each(add: Any, rt: Any) -> None:
 
 
 @pytest.mark.promise("GRAPH-feed")
-@pytest.mark.parametrize("count, skip", [(2, 0), (3, 1), (64, 0), (65, 0), (4096, 3)])
-def test_each_launch_has_its_own_numbers(add: Any, rt: Any, count: int, skip: int) -> None:
+@pytest.mark.parametrize(
+    "count, skip, fed",
+    [(2, 0, True), (2, 0, False), (3, 1, True), (64, 0, True), (65, 0, True), (4096, 3, False)],
+)
+def test_each_launch_has_its_own_numbers(
+    add: Any, rt: Any, count: int, skip: int, fed: bool
+) -> None:
     """As words in the commands, or copied where they are more; kept of every launch, while slow
     work before them lets hundreds pile up."""
-    memory, sums = ones(rt, count + skip, 0.0), ones(rt, count, 0.0)
+    memory, sums = rt.empty((count + skip,), "f32", "cuda", fed=fed), ones(rt, count, 0.0)
     number = rt.view(memory, (count,), offset=4 * skip)
     kept = rt.empty((LAUNCHES, count), "f32", "cuda")
     big = ones(rt, 1 << 24)

@@ -54,22 +54,24 @@ for given, used in ((None, 1), (0, 1), (7, 7)):
 
 @pytest.mark.promise("GRAPH-feed")
 @pytest.mark.parametrize(
-    "count, offset, refused, written",
-    [(3, 4, 0, True), (64, 0, 0, True), (65, 0, 0, False), (4, 0, 801, False), (4, 0, 1, False)],
-)
+    "count, offset, fed, refused, written",
+    [(3, 4, True, 0, True), (64, 0, True, 0, True), (65, 0, True, 0, False),
+     (4, 0, False, 0, False), (4, 0, True, 801, False)],
+)  # fmt: skip
 def test_what_is_fed_is_that_of_each_launch(
-    over: Over, ops: list[str], count: int, offset: int, refused: int, written: bool
+    over: Over, ops: list[str], count: int, offset: int, fed: bool, refused: int, written: bool
 ) -> None:
-    """Written over at once, many launches in flight; a few words go with the commands, what is more
-    or refused is copied; on the launch's stream, and first."""
+    """Written over at once, many launches in flight; a few words go with the commands, what is
+    more, or lies in a pool's memory, is copied; on the launch's stream, and first."""
     over(
         HEAD
         + f"""
-count, offset, refused, written = {count}, {offset}, {refused}, {written}
+count, offset, refused, written, fed = {count}, {offset}, {refused}, {written}, {fed}
 """
         + """
 import numpy as np
-memory, seen = aicf_rt.empty((66,), "f32", "cuda"), aicf_rt.empty((count,), "f32", "cuda")
+memory = aicf_rt.empty((count + offset // 4,), "f32", "cuda", fed=fed)
+seen = aicf_rt.empty((count,), "f32", "cuda")
 numbers = aicf_rt.view(memory, (count,), offset=offset)
 out, host = np.zeros(count, np.float32), np.zeros(count, np.float32)
 graph = aicf_rt.capture([(numbers, seen)], feed=(host, numbers))
@@ -109,7 +111,8 @@ def test_what_is_fed_from_threads(over: Over, ops: list[str]) -> None:
         HEAD
         + """
 import numpy as np
-numbers, seen = aicf_rt.empty((4,), "f32", "cuda"), aicf_rt.empty((4,), "f32", "cuda")
+numbers = aicf_rt.empty((4,), "f32", "cuda", fed=True)
+seen = aicf_rt.empty((4,), "f32", "cuda")
 out, host = np.zeros(4, np.float32), np.zeros(4, np.float32)
 graph = aicf_rt.capture([(numbers, seen)], feed=(host, numbers))
 for i in range(5):
@@ -135,6 +138,45 @@ host[:] = 9
 graph.launch()
 aicf_rt.copy(seen, out)
 assert out.tolist() == [9] * 4 and shim.count(b"cuStreamBatchMemOp") == 1
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-feed")
+def test_memory_that_is_fed_is_taken_again(over: Over, ops: list[str]) -> None:
+    """From one allocation, behind who gave it back, on whichever streams; on its device."""
+    over(
+        HEAD
+        + """
+def take_fed(stream=None, device="cuda"):
+    return aicf_rt.empty((4,), "f32", device, stream=stream, fed=True)
+
+shim.reset()
+several = [take_fed() for _ in range(257)]
+first = [t.__cuda_array_interface__["data"][0] for t in several]
+assert len({at // 256 for at in first}) == 257
+assert shim.count(b"cudaMalloc") == 2 and not shim.count(b"cudaMallocAsync")
+other = take_fed(device="cuda:1")
+assert shim.count(b"cudaMalloc") == 3
+shim.reset()
+several[7] = None
+recorded = shim.lines("cudaEventRecord")
+assert [line.stream for line in recorded] == [1] and not shim.count(b"cudaFreeAsync")
+again = take_fed(stream=9)
+assert again.__cuda_array_interface__["data"][0] in (first[7], first[-1] + 256)
+several[3] = None
+while first[3] not in [t.__cuda_array_interface__["data"][0] for t in several if t]:
+    shim.reset()
+    several.append(take_fed(stream=9))
+(waited,) = shim.lines("cudaStreamWaitEvent")
+assert waited.stream == 9 and not shim.count(b"cudaMalloc") and shim.failed() == []
+assert len({at // 256 for at in first}) == 257
+shim.reset()
+shim.fails("cudaEventRecord", 2)
+several[5] = None  # when it is free nobody knows: it is never taken again
+shim.reset()
+assert first[5] not in [take_fed().__cuda_array_interface__["data"][0] for _ in range(2)]
+assert shim.last_error() == 0
 """
     )
 

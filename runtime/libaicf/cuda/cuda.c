@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "attempt.h"
+#include "cells.h"
 #include "device.h"
 #include "driver.h"
 #include "error.h"
@@ -219,6 +220,9 @@ release(aicf_device device, aicf_stream stream, void *memory)
     if (!memory) {
         return aicf_ok();
     }
+    if (cells_have(memory)) {
+        return cells_release(device, stream, memory);
+    }
     cudaError_t before = begin();
     cudaError_t error = attempt_enter(device.index, &previous);
     if (error == cudaSuccess) {
@@ -321,4 +325,5 @@ const aicf_backend aicf_backend_cuda = {
     .graph_leaves = cuda_graph_leaves,
     .graph_after = cuda_graph_after,
     .write = cuda_write,
+    .allocate_written = cuda_allocate_cell,
 };

@@ -182,10 +182,12 @@ def empty(
     device: object = "cpu",
     *,
     stream: int | None = None,
+    fed: bool = False,
 ) -> Tensor:
     """A new row-major tensor with undefined elements. `dtype` is a name as in the table ("f32",
     "float32") or a framework's own, `device` is "cpu", "cuda", "cuda:1" or what prints so. On cuda
-    the memory is taken, and later given back, in the order of `stream`, the default one if None."""
+    the memory is taken, and later given back, in the order of `stream`, the default one if None.
+    `fed`: graphs are fed into it, which takes them less where it is of 256 bytes at most."""
 
 def view(
     base: Any,
