@@ -53,6 +53,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/row_norm/row_norm_sm_90.cu", "whole_cluster<T>"): dict.fromkeys(
         NORMS, "whole_cluster"
     ),
+    ("kernels/row_norm/row_norm_sm_90.cu", "pairs<T>"): dict.fromkeys(NORMS, "pairs"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "block<T"): dict.fromkeys(NORMS_BWD, "block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "lanes<T"): dict.fromkeys(NORMS_BWD, "lanes"),
     ("kernels/row_norm_bwd/row_norm_bwd.cuh", "combine<T>"): dict.fromkeys(NORMS_BWD, "combine"),
@@ -60,6 +61,9 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("include/aicf/cuda/affine.cuh", "k.vec_one"): dict.fromkeys(GRIDS, r"vecI\w*Li1"),
     ("include/aicf/cuda/elementwise.cuh", "vec"): {"copy": "vec", "fill": "vec"},
     ("include/aicf/cuda/transpose.cuh", "k.few"): {"copy": "few", "permute": "few"},
+    ("include/aicf/cuda/transpose.cuh", "kernel"): dict.fromkeys(
+        ("copy", "permute"), "(flat|flat_shifted|tiled|shifted)"
+    ),
     ("kernels/concat/concat.cu", "multi<kTensors"): {"concat": "multi"},
     ("kernels/embedding/embedding.cu", "each == 4   ? packs<4"): {"embedding": "packs"},
     ("kernels/embedding_bwd/embedding_bwd.cu", "rows<T"): {"embedding_bwd": "rows"},
