@@ -258,7 +258,7 @@ launch(const aicf_conv &given, bool &done, aicf_stream stream)
     auto kernel = s.high == 2 ? threes<4, 2> : s.outputs == 8 ? threes<8, 1> : threes<4, 1>;
     status = allow_shared(kernel, kMostShared);
     return status.kind ? status
-                       : aicf::launch(
+                       : launch_waiting(
                              kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
                              static_cast<size_t>(bytes), stream, p);
 }

@@ -180,6 +180,8 @@ __launch_bounds__(kThreads, 2) threes(const __grid_constant__ plan p)
     const corner at(p, kN);
     const int fields = p.tile_images * (p.tile_rows + kHalo) * (p.columns + kHalo);
     find_entries<kN>(p, at, entries, fields);
+    ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
     const int slabs = (p.channels + p.depth - 1) / p.depth;
     int asked = 0, to = 0; // to: the stage of the next one that is asked for

@@ -166,6 +166,7 @@ __launch_bounds__(kMostThreads, 1) threes(const __grid_constant__ plan p)
     find_entries(
         entries + fields, p.tile_rows, p.by_dense, 0, p.columns, p.dense_row, p.dense_pitch);
     ptx::let_next_launch_begin();
+    ptx::wait_for_launch_before(); // nothing above reads or writes what another launch may
 
     const int dense_at = p.tile_channels * p.plane;
     const float *field = p.field + first_channel * p.field_channel;
@@ -375,7 +376,7 @@ launch(const aicf_conv &c, int64_t most, void *workspace, bool &done, aicf_strea
     p.parts = splits > 1 ? static_cast<float *>(workspace) : nullptr;
     status = allow_shared(threes, kMostShared);
     if (!status.kind) {
-        status = aicf::launch(
+        status = launch_waiting(
             threes, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
             static_cast<size_t>(bytes), stream, p);
     }

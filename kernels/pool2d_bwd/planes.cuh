@@ -55,6 +55,7 @@ __global__ void
 __launch_bounds__(kBlock, kResident) pairs(const __grid_constant__ plane_operands p)
 {
     constexpr int kOuts = kEach / 2, kMore = kWindow - 2, kRows = kBands + kMore;
+    ptx::let_next_launch_begin();
     uint32_t thread = blockIdx.x * uint32_t{kBlock} + threadIdx.x;
     bool mine = thread < p.threads;
     uint32_t plane = mine ? thread : p.threads - 1; // those without any take part in the shuffles

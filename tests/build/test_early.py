@@ -74,7 +74,13 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/gemm/shallow.cuh", "shallow<kR>"): {"gemm": "shallow"},
     ("kernels/gemm/padded.cuh", "lines"): {},  # for sm_90a, which has no PTX
     ("kernels/gemm/turned.cuh", "turn"): {},
-    ("include/aicf/cuda/conv.cuh", "kernel"): {},
+    ("include/aicf/cuda/conv.cuh", "kernel"): {
+        "conv2d_dw": "sum_parts(?=ILb1E)|sum_many_parts(?=ILi8ELb1E)"
+    },
+    ("kernels/conv2d/threes.cuh", "kernel"): dict.fromkeys(
+        ("conv2d", "conv2d_dx"), r"threes\d+threes"
+    ),
+    ("kernels/conv2d_dw/threes.cuh", "threes"): {"conv2d_dw": r"threes\d+threes"},
 }
 # These read what was there before the op's first launch, which is not early, and write later.
 READ_FIRST = re.compile(r"\d(normalise|gradient|scaled)_packs")

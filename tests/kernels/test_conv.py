@@ -106,6 +106,7 @@ CONVS = [
     Conv((5, 7, 9, 21), (13, 7, 3, 3)),  # cut outputs, rows and strips
     Conv((2, 5, 3, 61), (9, 5, 3, 3), pad=(2, 2)),  # few rows of many strips
     Conv((40, 18, 7, 7), (64, 18, 3, 3), pad=(1, 1)),  # images together
+    Conv((301, 3, 15, 13), (6, 3, 3, 3), pad=(1, 1)),  # threads of two rows, the last one cut
 ]
 PADDED = [
     Conv((2, 8, 5, 6), (8, 8, 3, 3), pad=(0, 3)),
