@@ -544,7 +544,7 @@ def test_imported_steps_need_no_more_than_the_bound(name: str) -> None:
     graph.outputs[:] = [graph.add("sum", graph.outputs[0]).out]
     graph = aicf.value_and_grad(graph)
     (symbol,) = graph.symbols
-    for size in (4, 32):
+    for size in (2, 3, 4, 6, 32):
         plan = plan_of(graph.bind({symbol: size}))
         check(plan)
         assert plan.optimal, (size, str(plan))
