@@ -87,7 +87,7 @@ class Scene:
         """Of the graph that ran last, with nothing that it would be fed."""
         runner = run.last.runner
         assert isinstance(runner, Captured)
-        graph = self.backend.capture([step.call for step in runner.program.steps])
+        graph = self.backend.capture([s.call for s in runner.program.steps], **runner.options)
         return graph.launch  # type: ignore[no-any-return]
 
     # ---- torch's -------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Captured:
     ) -> None:  # fmt: skip
         self.program, self.scalars, self.inputs = program, scalars, inputs
         # Backends that have no branches need not know of them.
-        self._branches = {"branches": branches} if branches > 1 else {}
+        self.options = {"branches": branches} if branches > 1 else {}
         self.outputs = Outputs(program, fresh)
         self._refused = refused
         self.graph: Any = None
@@ -160,7 +160,7 @@ class Captured:
             work = [_call(step) for step in program.steps]
             if self.graph is None:
                 feed = (self.scalars.host, self.scalars.buffer) if self.scalars.tensors else None
-                self.graph = program.backend.capture(work, feed, **self._branches)
+                self.graph = program.backend.capture(work, feed, **self.options)
             else:
                 self.graph.update(work)
             self._version = program.version
