@@ -180,10 +180,23 @@ def cuda_of_torch() -> Any:
     return cuda if cuda is not None and cuda.is_initialized() else None
 
 
+def _draw_again(cuda: Any) -> None:
+    """A capture that failed leaves torch's generator of the device as if it were captured still."""
+    torch = sys.modules["torch"]
+    try:
+        torch.rand(1, device="cuda")
+    except RuntimeError as error:
+        if "outside graph capture" in str(error):
+            own = cuda.default_generators[cuda.current_device()]
+            own.graphsafe_set_state(torch.Generator("cuda").graphsafe_get_state())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """What a process keeps others cannot have. A device that was lost keeps nothing."""
     cuda = cuda_of_torch()
+    if cuda is not None:
+        _draw_again(cuda)
     if cuda is not None and cuda.memory_reserved() > KEPT:
         gc.collect()
         with contextlib.suppress(RuntimeError):

@@ -19,7 +19,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,9 @@ def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, An
     differ = {name: off(a, expected) for name, a in found.items()}
     memory = {r.name: r.memory() for r in rivals if r.memory}
     wait = waiting(scene, rivals)
-    blocks = timed({r.name: r.step for r in rivals}, wait, given.blocks)
-    alone = timed({r.name: r.launch for r in rivals if r.launch}, wait, given.blocks)
+    launched = {r.name: r.launch for r in rivals if r.launch}
+    blocks = timed({r.name: r.step for r in rivals}, wait, given.blocks, launched)
+    alone = timed(launched, wait, given.blocks, launched)
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,
         "us": {name: medians(b) for name, b in blocks.items()}, "paired": paired(blocks),
@@ -201,13 +202,18 @@ Blocks = dict[str, dict[str, list[float]]]  # host and whole microseconds a step
 
 
 def timed(
-    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], most: int
-) -> Blocks:
+    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], most: int,
+    at_once: Collection[str],
+) -> Blocks:  # fmt: skip
     """Blocks in turn: each of enough steps for the host to be warm again behind a synchronisation,
-    and of few enough for a queue of launches; as many as `SECONDS` have room for."""
+    and of few enough for a queue of launches, of which a step is one where it is launched
+    `at_once`; as many as `SECONDS` have room for."""
     found: Blocks = {name: {"host": [], "whole": []} for name in steps}
     seconds = {name: duration(step, synchronize) for name, step in steps.items()}
-    counts = {name: max(10, min(20, int(5e-3 / each))) for name, each in seconds.items()}
+    counts = {
+        name: max(40, min(100, int(5e-3 / each))) if name in at_once
+        else max(10, min(20, int(5e-3 / each))) for name, each in seconds.items()
+    }  # fmt: skip
     turn = sum(counts[name] * each for name, each in seconds.items())
     for block in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
         for name, step in turned(steps, block):

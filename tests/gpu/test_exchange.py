@@ -56,7 +56,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def numbers(device: str, dtype: Any = None) -> Any:
-    return torch.randn(6, 8, 10, device=device).to(dtype or torch.float32)
+    return torch.randn(6, 8, 10).to(device, dtype or torch.float32)
 
 
 @pytest.mark.promise("T1", "T2", "T3", "T18")

@@ -79,7 +79,7 @@ def test_runs_on_a_stream_of_torchs(mode: Any) -> None:
             found = torch.from_dlpack(run(x, y))
             total = found.sum()
             x -= 100
-        assert total.item() == 4096 * (i + 3) * 2
+            assert total.item() == 4096 * (i + 3) * 2
     assert run.reasons == {}
 
 

@@ -165,8 +165,9 @@ def test_few_rows_that_fill_their_clusters(rows: int, width: int, dtype: str) ->
         x[row, looked_at(width)] += 1000
     got = forward(x, weight, bias, dtype)
     wants = norms.layer_norm(*doubles(x, weight, bias))
-    for y, want, kind in zip(got, wants, (dtype, "f32", "f32"), strict=True):
-        assert_close(array_of(y), want.numpy(), kind, f"layer_norm {rows} x {width}")
+    slacks = (0.0, 8 * EPS["f32"] * x.double().abs().mean(1).cpu().numpy(), 0.0)
+    for y, want, kind, slack in zip(got, wants, (dtype, "f32", "f32"), slacks, strict=True):
+        assert_close(array_of(y), want.numpy(), kind, f"layer_norm {rows} x {width}", slack)
 
     def chain(pause: bool) -> torch.Tensor:
         y = x.clone()
