@@ -119,36 +119,31 @@ store(const problem<T> &p, const job<T> &j, const float (&sums)[kM][kN])
             (kQuad * sizeof(T)) ==
         0;
 #pragma unroll
-    for (int quad = 0; quad < kN; quad += kQuad) {
-        int64_t n = j.n + mine::column(quad), inside = p.N - n;
-        float bias[kQuad];
-#pragma unroll
-        for (int lane = 0; lane < kQuad; lane++) {
-            bias[lane] = p.bias && lane < inside ? to_f32(p.bias[n + lane]) : 0.0f;
+    for (int i = 0; i < kM; i++) {
+        int64_t m = j.m + mine::row(i);
+        if (m >= p.M) {
+            continue;
         }
+        const T *c = row_of_c(p, j, m);
+        T *out = j.out + m * p.out_pitch;
 #pragma unroll
-        for (int i = 0; i < kM; i++) {
-            int64_t m = j.m + mine::row(i);
-            if (m >= p.M) {
-                continue;
-            }
-            float x[kQuad] = {
-                sums[i][quad], sums[i][quad + 1], sums[i][quad + 2], sums[i][quad + 3]};
-            finish_quad<true>(p, row_of_c(p, j, m), n, inside, bias, x);
-            T *out = j.out + m * p.out_pitch + n;
-            pack<T, kQuad> y;
+        for (int quad = 0; quad < kN; quad += kQuad) {
+            int64_t n = j.n + mine::column(quad);
+            pack<T, kQuad> x;
 #pragma unroll
             for (int lane = 0; lane < kQuad; lane++) {
-                y.lane[lane] = of_f32<T>(x[lane]);
+                if (n + lane < p.N) {
+                    x.lane[lane] = of_f32<T>(finish(p, sums[i][quad + lane], c, n + lane));
+                }
             }
-            if (packed && inside >= kQuad) {
-                store_pack(out, y);
+            if (packed && n + kQuad <= p.N) {
+                store_pack(out + n, x);
                 continue;
             }
 #pragma unroll
             for (int lane = 0; lane < kQuad; lane++) {
-                if (lane < inside) {
-                    out[lane] = y.lane[lane];
+                if (n + lane < p.N) {
+                    out[n + lane] = x.lane[lane];
                 }
             }
         }

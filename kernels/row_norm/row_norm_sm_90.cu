@@ -240,164 +240,6 @@ __launch_bounds__(kWideBlock, 2) wide_block(const operands<T> p)
     body<kMostPacks, 1>(p, team);
 }
 
-// ---- pairs of rows in registers -----------------------------------------------------------------
-
-// Two rows of a cluster that they fill, so that what weighs comes to a multiprocessor once for
-// both: once a row, it would take the L2 longer than the rows take the memory.
-constexpr int kPairBlock = 512, kPairBlocks = 2; // threads; blocks of a multiprocessor
-constexpr int kPairPacks = 4;                    // of a row, of a thread
-constexpr int kPair = 2;
-
-struct pair_team : rows::cluster_team {
-    using place = rows::whole_span;
-
-    __device__ int64_t row(int r, int) const
-    {
-        return int64_t{ptx::cluster_index()} * kPair + r;
-    }
-
-    // The first of the block's elements of a row.
-    template <typename T> __device__ static int begin()
-    {
-        return static_cast<int>(ptx::cluster_rank()) * kPairBlock * kPairPacks * kPackSize<T>;
-    }
-
-    template <typename T> __device__ place span_of(const T *, const rows::shape &s, int64_t row)
-    {
-        constexpr int kSize = kPackSize<T>;
-        int first = begin<T>() + static_cast<int>(threadIdx.x) * kSize;
-        return {first, kPairBlock * kSize, row < s.count};
-    }
-
-    // Both rows by one exchange.
-    template <typename Combine> __device__ void reduce(float (&v)[kPair][2], Combine combine)
-    {
-        lanes(v, combine);
-        float both[1][2 * kPair] = {{v[0][0], v[0][1], v[1][0], v[1][1]}};
-        across(both, combine);
-#pragma unroll
-        for (int i = 0; i < 2 * kPair; i++) {
-            v[i / 2][i % 2] = both[0][i];
-        }
-    }
-};
-
-// What the thread has of a row, zeros if that is not there.
-template <typename T>
-__device__ inline void
-load_or_clear(
-    const operands<T> &p, int64_t row, const rows::whole_span &at, rows::held<T, kPairPacks> &x)
-{
-    if (at.there) {
-        load_row(x, p.x + row * p.shape.n, at);
-        return;
-    }
-#pragma unroll
-    for (words &pack : x.pack) {
-        pack = words{};
-    }
-}
-
-template <typename T>
-__global__ void
-__launch_bounds__(kPairBlock, kPairBlocks) pairs(const operands<T> p)
-{
-    pair_team team;
-    rows::held<T, kPairPacks> x[kPair];
-    rows::whole_span at[kPair];
-    bool moved[kPair] = {};
-    terms t[kPair];
-    float seen[kPair][1] = {};
-
-    ptx::let_next_launch_begin();
-    if (threadIdx.x == 0 && team.row(0, kPair) < p.shape.first) {
-        for (int r = 0; r < kPair && team.row(r, kPair) < p.shape.count; r++) {
-            early::ask(
-                p.x + team.row(r, kPair) * p.shape.n + pair_team::begin<T>(),
-                kPairBlock * kPairPacks * kPackSize<T>);
-        }
-    }
-    ptx::wait_for_launch_before();
-#pragma unroll
-    for (int r = 0; r < kPair; r++) {
-        at[r] = team.span_of(p.x, p.shape, team.row(r, kPair));
-        load_or_clear(p, team.row(r, kPair), at[r], x[r]);
-    }
-    team.meet(); // which clears the L1
-    prefetch_weights<kPairPacks>(p, at[0]);
-    if (kCentred) {
-        __syncwarp(); // else some of the loads are put behind the wait for this one
-#pragma unroll
-        for (int r = 0; r < kPair; r++) {
-            const T *row = p.x + team.row(r, kPair) * p.shape.n;
-            seen[r][0] = at[r].there ? to_f32(look(row, p.shape.n)) : 0.0f;
-        }
-        begin_near<T>(seen, t);
-    }
-    if (take<false>(p, team, x, at, t, moved)) {
-#pragma unroll 1
-        while (take<true>(p, team, x, at, t, moved)) {
-        }
-    }
-
-#pragma unroll
-    for (int r = 0; r < kPair; r++) {
-        if (t[r].template is_near_zero<T>()) { // as normalise<true> has it: x * 1 - 0 is x
-            t[r].shift += t[r].near;
-            t[r].near = 0.0f;
-        }
-        rows::forget(x[r]);
-    }
-#pragma unroll
-    for (int k = 0; k < kPairPacks; k++) {
-        int i = at[0].first + k * at[0].step;
-        weights<T> of;
-        of.load(p, i);
-#pragma unroll
-        for (int r = 0; r < kPair; r++) {
-            float y[kPackSize<T>];
-            if (at[r].there) {
-                normalise(t[r], rows::values_of(x[r], k).x, y);
-                of.apply(y);
-                rows::store_values(p.out + team.row(r, kPair) * p.shape.n + i, true, y);
-            }
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < kPair; r++) {
-        if (at[r].there && leads(team)) {
-            t[r].save(p, team.row(r, kPair));
-        }
-    }
-}
-
-// Whether rows are for `pairs`: few, but a wave of them; then by how many blocks, else 0.
-template <typename T>
-unsigned
-blocks_of_pair(const operands<T> &p, int64_t L, int64_t N)
-{
-    constexpr int64_t kPart = kPairBlock * kPairPacks;
-    int64_t packs = N / kPackSize<T>, wave = kPairBlocks * rows::multiprocessors();
-    for (unsigned parts = 2; parts <= 4; parts *= 2) {
-        if (packs == kPart * parts && filled(p, N)) {
-            bool few = L < kManyRows * rows::multiprocessors() && L * parts >= kPair * wave;
-            return few ? parts : 0;
-        }
-    }
-    return 0;
-}
-
-template <typename T>
-aicf_status
-run_pairs(operands<T> p, int64_t L, unsigned parts, aicf_stream stream)
-{
-    p.shape.first = static_cast<int>(kPair * kPairBlocks * rows::multiprocessors() / parts);
-    unsigned blocks = static_cast<unsigned>(ceil_div(L, kPair)) * parts;
-    return rows::start_clusters(pairs<T>, blocks, kPairBlock, parts, stream, p);
-}
-
-// ---- launches -----------------------------------------------------------------------------------
-
 template <typename T>
 aicf_status
 run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
@@ -420,6 +262,8 @@ run_held_by_clusters(const operands<T> &p, int64_t L, int64_t N, aicf_stream str
     return rows::launch_cluster(cluster<T>, sizeof(T), kMostPacks, p, stream);
 }
 
+// ---- launches -----------------------------------------------------------------------------------
+
 template <typename T>
 aicf_status
 run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
@@ -427,10 +271,6 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
     steady::plan s;
     if (L == 0 || N == 0) {
         return aicf_ok();
-    }
-    unsigned blocks = blocks_of_pair(p, L, N);
-    if (blocks > 0) {
-        return run_pairs(p, L, blocks, stream);
     }
     // Of few rows the first and the last would take too much of the time.
     bool few = sizeof(T) == 2 && L < kManyRows * rows::multiprocessors();

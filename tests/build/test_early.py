@@ -53,7 +53,6 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("kernels/row_norm/row_norm_sm_90.cu", "whole_cluster<T>"): dict.fromkeys(
         NORMS, "whole_cluster"
     ),
-    ("kernels/row_norm/row_norm_sm_90.cu", "pairs<T>"): dict.fromkeys(NORMS, "pairs"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "block<T"): dict.fromkeys(NORMS_BWD, "block"),
     ("kernels/row_norm_bwd/row_norm_bwd.cu", "lanes<T"): dict.fromkeys(NORMS_BWD, "lanes"),
     ("kernels/row_norm_bwd/row_norm_bwd.cuh", "combine<T>"): dict.fromkeys(NORMS_BWD, "combine"),

@@ -157,7 +157,7 @@ def test_many_rows_of_clusters(rows: int, width: int, dtype: str) -> None:
     [("f32", 141, 32768), ("f32", 281, 16384), ("f16", 281, 32768), ("bf16", 281, 32768)],
 )
 def test_few_rows_that_fill_their_clusters(rows: int, width: int, dtype: str) -> None:
-    """Two rows a cluster, the last one alone, that ask early for what the launch before writes."""
+    """Rows of clusters that ask early for what the launch before writes."""
     x = random((rows, width), dtype, "cuda")
     weight, bias = (random((width,), dtype, "cuda", seed=s) for s in (3, 4))
     x[70] *= {"f32": 1e30, "f16": 1e4, "bf16": 1e30}[dtype]

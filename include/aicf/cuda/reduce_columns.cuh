@@ -228,7 +228,7 @@ ask_column(const column_operands &p, int64_t column, int64_t begin, int64_t end,
     if (is_early() && column < p.units && p.reduced.rank <= 1) {
         const T *x = static_cast<const T *>(p.x) + offset_of(p.kept, column);
 #pragma unroll 1
-        for (int64_t i = begin; i < end && i < begin + kEarlyUnits * step; i += step) {
+        for (int64_t i = begin; i < end && i < begin + kEarlyRows * step; i += step) {
             ptx::prefetch_l2(x + i * p.reduced.strides[0]);
         }
     }

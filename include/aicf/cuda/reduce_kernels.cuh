@@ -3,6 +3,7 @@
 #ifndef AICF_CUDA_REDUCE_KERNELS_CUH
 #define AICF_CUDA_REDUCE_KERNELS_CUH
 
+#include <aicf/cuda/early.cuh>
 #include <aicf/cuda/launch.cuh>
 #include <aicf/cuda/reduce_ops.cuh>
 #include <aicf/cuda/walk.cuh>
@@ -31,7 +32,8 @@ is_early()
     return (blockIdx.x + 1) * int64_t{blockDim.x} <= kFill;
 }
 
-constexpr int kEarlyUnits = 2 * kUnroll; // that a thread then asks for
+constexpr int64_t kEarlyBytes = 32 << 10; // that a block of rows asks for: 16 MiB in all
+constexpr int kEarlyRows = 2 * kUnroll;   // that a thread of columns asks for
 
 // Where the value of out `o` and of split `s` goes: to the workspace, or, of the only split, to
 // out.
@@ -316,14 +318,10 @@ rows_body(const row_operands &p)
     int64_t end = begin + p.split.share < p.units ? begin + p.split.share : p.units;
     end = mine ? end : begin;
     bool whole = p.reduced.rank == 1 && p.reduced.strides[0] == kSize; // without gaps
-    if (p.team > kWarp && whole && is_early()) {
-        constexpr int kEach = kSize == 1 && kIsFloat<T> ? kPackSize<T> : kSize; // peeled: by packs
-        int64_t first = begin * kSize + int64_t{rank} * kEach;
-        int64_t most = first + int64_t{kEarlyUnits} * p.team * kEach;
-#pragma unroll 1
-        for (int64_t i = first; i < end * kSize && i < most; i += int64_t{p.team} * kEach) {
-            ptx::prefetch_l2(row + i);
-        }
+    if (threadIdx.x == 0 && p.team > kWarp && whole && is_early()) {
+        constexpr int64_t kMost = kEarlyBytes / static_cast<int64_t>(sizeof(T));
+        int64_t there = (end - begin) * kSize;
+        early::ask(row + begin * kSize, there < kMost ? there : kMost);
     }
     ptx::wait_for_launch_before();
     typename Op::context context = Op::context_of(p.to.beside, o);

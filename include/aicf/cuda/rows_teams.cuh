@@ -192,7 +192,7 @@ struct staying_team : block_team_of<kWarp> {
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
 struct cluster_team {
     using place = span;
-    static constexpr int kMostFloats = 4;
+    static constexpr int kMostFloats = 2;
     static constexpr int kEntries = kClusterBlocks * kMostWarps;
 
     struct mail {
@@ -244,15 +244,6 @@ struct cluster_team {
         across(v, combine);
     }
 
-    // By all threads, at the latest before anything is sent.
-    __device__ void meet()
-    {
-        if (!met) {
-            ptx::cluster_wait();
-            met = true;
-        }
-    }
-
     // Each warp sends what it has to every block of the cluster.
     template <int kRows, int kCount, typename Combine>
     __device__ void across(float (&v)[kRows][kCount], Combine combine)
@@ -266,7 +257,10 @@ struct cluster_team {
         int turn = static_cast<int>(round & 1);
         uint32_t barrier = ptx::shared_address(&room().barrier[turn]);
 
-        meet();
+        if (!met) {
+            ptx::cluster_wait();
+            met = true;
+        }
         if (threadIdx.x == 0) {
             ptx::barrier_expect(
                 barrier, static_cast<uint32_t>(kCount * blocks * count) * uint32_t{sizeof(float)});
