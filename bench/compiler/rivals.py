@@ -44,11 +44,13 @@ class Rival:
 # ---- ours ----------------------------------------------------------------------------------------
 
 
-def ours(scene: Scene, mode: str, cache: Any = False) -> Rival:
+def ours(scene: Scene, mode: str, cache: Any = False, branches: int | None = None) -> Rival:
     """By the standard passes, with kernels by what the cache has of them."""
+    if branches and scene.device == "cpu":
+        raise NotThere("no graphs on the CPU")
     run: Any = aicf.compile(
         scene.graph(), backend=scene.backend, sizes={"N": scene.batch}, mode=mode,
-        outputs="reused", cache=cache,
+        outputs="reused", cache=cache, branches=branches,
     )  # fmt: skip
     first = scene.model.first()
     for value in run.graph.params:
@@ -67,12 +69,13 @@ def ours(scene: Scene, mode: str, cache: Any = False) -> Rival:
         plan = run.plan
         return {} if plan is None else {"arena": plan.peak, "bound": plan.bound}
 
+    name = f"aicf {mode}" + (f", {branches} branches" if branches else "")
     if scene.what == "inference":
         run.prepare(x)
-        made = Rival(f"aicf {mode}", lambda: run(x), scene.backend.to_host, memory=memory)
+        made = Rival(name, lambda: run(x), scene.backend.to_host, memory=memory)
     else:
         run.prepare(x, y, lr=RATE, step=1)
-        made = Rival(f"aicf {mode}", train, scene.backend.to_host, memory=memory)
+        made = Rival(name, train, scene.backend.to_host, memory=memory)
     if mode == "graph":
         if run.reasons:
             raise NotThere("; ".join(run.reasons.values()))
@@ -257,6 +260,7 @@ _TINY: dict[str, Callable[..., Any]] = {"mlp": _tiny_mlp, "cnn": _tiny_cnn}
 
 MAKERS: dict[str, Callable[[Scene, Any], Rival]] = {
     "aicf graph": lambda scene, cache: ours(scene, "graph", cache),
+    "aicf graph, 4 branches": lambda scene, cache: ours(scene, "graph", cache, 4),
     "aicf replay": lambda scene, cache: ours(scene, "replay", cache),
     "torch eager": lambda scene, _: torch_eager(scene),
     "torch.compile default": lambda scene, _: torch_compiled(scene, "default"),
