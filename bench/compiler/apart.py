@@ -1,12 +1,16 @@
 """Processes of `peers`: rows in one that may die, first steps in others that know nothing yet.
 
-Who crashes takes down the process that it is in: its row is begun anew in another, without it.
+Who crashes takes down the process that it is in: its row is begun anew in another, without it. So
+does who takes too long to be made, and is in no row from then on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +28,16 @@ def tell(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """The process ends where it takes longer, wherever it is."""
+    signal.alarm(max(1, math.ceil(seconds)))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 def rows_of(
     rows: Sequence[Row], who: Sequence[str], words: Sequence[str],
     run: Callable[[Plan], tuple[Iterable[dict[str, Any]], Callable[[], int]]] | None = None,
@@ -31,13 +45,15 @@ def rows_of(
     """In their order. `run` gives what a process tells of a plan, and its status."""
     run = run or (lambda plan: _process([*words, "--plan", json.dumps(plan)]))
     todo, lost = list(rows), dict[str, str]()  # of the row that comes next
+    slow: dict[str, str] = {}  # of all that come
     while todo:
         doing = ""
-        plan = [(row, [w for w in who if i or w not in lost]) for i, row in enumerate(todo)]
+        there = [w for w in who if w not in slow]
+        plan = [(row, [w for w in there if i or w not in lost]) for i, row in enumerate(todo)]
         told, wait = run(plan)
         for event in told:
             if "row" in event:
-                event["row"]["absent"] |= lost
+                event["row"]["absent"] |= lost | slow
                 todo, lost, doing = todo[1:], {}, ""
                 yield event["row"]
             else:
@@ -45,8 +61,11 @@ def rows_of(
         status = wait()
         if status == 0 and not todo:
             return
-        if not doing or doing in lost:
+        if not doing or doing in lost | slow:
             raise SystemExit(f"status {status} at {todo[:1]}, and nobody is to blame")
+        if status == -signal.SIGALRM:
+            slow[doing] = "it took too long to be made for {} {} {}".format(*todo[0])
+            continue
         lost[doing] = f"its process ended with status {status}"
 
 

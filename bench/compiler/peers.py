@@ -14,6 +14,7 @@ measures kernels before, for so many seconds a network, which is told apart.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -162,9 +163,11 @@ def compared(
             continue
         apart.tell(doing=name)
         start = time.perf_counter()
+        limited = name in COMPILED and name != OURS
         try:
-            rival = MAKERS[name](scene, cache)
-            found[name] = arrays(rival, steps)
+            with apart.within(given.making) if limited else contextlib.nullcontext():
+                rival = MAKERS[name](scene, cache)
+                found[name] = arrays(rival, steps)
             rivals.append(rival)
         except (NotThere, ImportError) as error:
             absent[name] = str(error)
@@ -174,7 +177,7 @@ def compared(
             absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
             scene.backend.synchronize()  # raises where it took the device with it
         made[name] = time.perf_counter() - start
-        if name in COMPILED and name != OURS:
+        if limited:
             given.making -= made[name]
     return rivals, found, absent, made
 

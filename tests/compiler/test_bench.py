@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,40 @@ def test_who_crashes_takes_no_row_with_it() -> None:
 
 
 @pytest.mark.promise("MARK-9-compile")
+def test_who_takes_too_long_is_in_no_row_from_then_on() -> None:
+    import signal
+
+    from bench.compiler.apart import rows_of, within
+
+    slow = "from bench.compiler.apart import within\nwith within(0.5):\n    while True: pass"
+    environment = {**os.environ, "PYTHONPATH": str(BUILT)}
+    ended = subprocess.run([sys.executable, "-c", slow], cwd=ROOT, env=environment, check=False)
+    assert ended.returncode == -signal.SIGALRM
+    with within(60):
+        pass
+    assert signal.alarm(0) == 0
+
+    def run(plan: Any) -> Any:
+        status = []
+
+        def told() -> Any:
+            for row, who in plan:
+                for each in who:
+                    yield {"doing": each}
+                    if (row[1], each) == (2, "b"):
+                        status.append(-signal.SIGALRM)
+                        return
+                yield {"row": {"batch": row[1], "us": who, "absent": {}}}
+            status.append(0)
+
+        return told(), lambda: status[0]
+
+    found = list(rows_of([("mlp", n, "training") for n in (1, 2, 3)], ["a", "b"], [], run))
+    assert [r["us"] for r in found] == [["a", "b"], ["a"], ["a"]]
+    assert [list(r["absent"]) for r in found] == [[], ["b"], ["b"]]
+
+
+@pytest.mark.promise("MARK-9-compile")
 def test_blocks_have_some_steps_however_long_they_take() -> None:
     from bench.compiler.peers import OURS, medians, paired, timed
 
@@ -86,7 +122,7 @@ def test_blocks_have_some_steps_however_long_they_take() -> None:
         time.sleep(0.002 if name == OURS else 0.001)
 
     waited = []
-    steps = {name: lambda n=name: step(n) for name in count}  # type: ignore[misc]
+    steps: dict[str, Callable[[], Any]] = {n: functools.partial(step, n) for n in count}
     found = timed(steps, lambda: waited.append(1), 3, [OURS])
     assert count == {name: 6 + 3 * n for name, n in ((OURS, 40), ("other", 10))}
     assert len(waited) == 2 * (2 + 3 * 2)
