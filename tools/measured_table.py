@@ -14,6 +14,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = "| kernel | ours | torch | times torch's speed |\n| --- | --- | --- | --- |\n"
 CALLS = "| ns a call "  # how its first line begins: devices and dates follow
+STEPS = (
+    "| network, batch | ours | torch's graph by hand | torch eager | ours of torch's graph |\n"
+    "| --- | --- | --- | --- | --- |\n"
+)
+NETWORKS = {"mlp": "MLP 784-512-512-10", "cnn": "small CNN"}
 DASH = "\N{EN DASH}"
 
 SHOWN = [
@@ -151,6 +156,25 @@ def measured_calls() -> list[dict[str, Any]]:
     return [data for device in ("cuda", "cpu") if (data := read(f"calls-{device}.json"))]
 
 
+# ---- steps of networks -------------------------------------------------------------------------
+
+
+def steps() -> str:
+    """Microseconds a step, in all."""
+    data = read("peers.json")
+    assert data is not None
+    lines = []
+    order = list(NETWORKS)
+    for row in sorted(data["rows"], key=lambda r: (order.index(r["model"]), r["what"][0] == "i")):
+        who = "aicf graph", "torch CUDAGraph", "torch eager"
+        ours, graph, eager = (row["us"][name]["whole"] for name in who)
+        words = f"{NETWORKS[row['model']]}, {row['what']}, {row['batch']}"
+        lines.append(
+            f"| {words} | {ours:,.1f} | {graph:,.1f} | {eager:,.1f} | {ours / graph:.2f} |\n"
+        )
+    return STEPS + "".join(lines)
+
+
 # ---- README.md ---------------------------------------------------------------------------------
 
 
@@ -166,6 +190,7 @@ def main() -> int:
     text = path.read_text(encoding="utf-8")
     new = replaced(text, KERNELS, kernels())
     new = replaced(new, CALLS, calls(measured_calls()))
+    new = replaced(new, STEPS, steps())
     if "--check" in sys.argv[1:]:
         if new != text:
             print("README.md: a measured table is not that of docs/measurements/")
