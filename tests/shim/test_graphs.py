@@ -403,6 +403,13 @@ for do in (anew, again):
     calls[2] = relu.bind(*take(2, 1 << 20))
     shim.fails("cudaLaunchKernel", 1, 2)
     refused(do, "capture() stopped at item 0 of 3")
+# What was made is kept where what it was made of is not given back: an earlier launch failed.
+for call in ("cudaGraphDestroy", "cudaGraphExecDestroy"):
+    shim.reset()
+    shim.fails(call, 700, 1)
+    assert graph.update([calls[0]] if call == "cudaGraphDestroy" else calls) == "instantiated"
+    assert shim.last_error() == 0
+shim.reset()
 # The graph is as it was, and what fails at its launch is told.
 graph.launch()
 assert len(shim.launches()) == 3

@@ -28,6 +28,16 @@ cuda_begin_graph(aicf_device device, aicf_stream stream)
     return status;
 }
 
+/* An error that is no failure of ours: a refusal, or that of an earlier launch, which calls that
+   destroy say as well and the next call says again. */
+static void
+forget(cudaError_t before, cudaError_t error)
+{
+    if (error != cudaSuccess && before == cudaSuccess) {
+        cudaGetLastError();
+    }
+}
+
 /* Whether `made` now launches what was captured. A refusal is no failure, and leaves no error. */
 static bool
 change_graph(cudaGraphExec_t made, cudaGraph_t captured)
@@ -35,9 +45,7 @@ change_graph(cudaGraphExec_t made, cudaGraph_t captured)
     cudaError_t before = cudaPeekAtLastError();
     cudaGraphExecUpdateResultInfo told;
     cudaError_t error = cudaGraphExecUpdate(made, captured, &told);
-    if (error != cudaSuccess && before == cudaSuccess) {
-        cudaGetLastError();
-    }
+    forget(before, error);
     return error == cudaSuccess;
 }
 
@@ -53,7 +61,8 @@ make_graph(cudaGraph_t captured, aicf_graph *graph, bool change, bool *changed)
     if (error == cudaSuccess) {
         *graph = (aicf_graph)(void *)made;
         if (stood) {
-            cudaGraphExecDestroy(stood);
+            cudaError_t before = cudaPeekAtLastError();
+            forget(before, cudaGraphExecDestroy(stood));
         }
     }
     return error;
@@ -70,9 +79,9 @@ end_capture(cudaStream_t stream, aicf_graph *graph, bool change, bool *changed, 
         error = error ? error : make_graph(captured, graph, change, changed);
         *nodes = (int64_t)count;
     }
-    if (captured) {
-        cudaError_t last = cudaGraphDestroy(captured);
-        error = error ? error : last;
+    if (captured) { /* by now *graph is another, and that is no failure */
+        cudaError_t before = cudaPeekAtLastError();
+        forget(before, cudaGraphDestroy(captured));
     }
     return error;
 }
