@@ -182,6 +182,25 @@ assert shim.last_error() == 0
 
 
 @pytest.mark.promise("GRAPH-feed")
+def test_memory_that_is_fed_is_given_back_in_a_capture(over: Over, ops: list[str]) -> None:
+    """Of somebody else's: what is made of it uses the memory for as long as it is there."""
+    over(
+        HEAD
+        + """
+tensor = aicf_rt.empty((4,), "f32", "cuda", fed=True)
+first = tensor.__cuda_array_interface__["data"][0]
+shim.reset()
+shim.capture(True)
+del tensor
+shim.capture(False)
+assert not shim.count(b"cudaEventRecord"), [line.text for line in shim.lines()]
+assert aicf_rt.empty((4,), "f32", "cuda", fed=True).__cuda_array_interface__["data"][0] != first
+assert shim.failed() == [] and not shim.count(b"cudaStreamWaitEvent")
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-feed")
 def test_a_slot_is_not_written_before_its_copy_is_made(over: Over, ops: list[str]) -> None:
     """Of what is too large to be written: between two copies from one place lies an event behind
     the first, which was waited for."""

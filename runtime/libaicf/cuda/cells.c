@@ -111,12 +111,18 @@ cuda_allocate_cell(aicf_device device, aicf_stream stream, int64_t bytes, void *
     return status;
 }
 
-/* Requires the lock, and the device. One of which is not known when it is free stays taken. */
+/* Requires the lock, and the device. One of which is not known when it is free stays taken; so does
+   one that is given back while its stream is captured: an event there is the capture's, and what is
+   made of it uses the cell whenever it runs. */
 static cudaError_t
 give(slab *s, const char *memory, cudaStream_t stream)
 {
     size_t i = (size_t)(memory - s->memory) / CELL;
-    cudaError_t error = cudaSuccess;
+    enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing(stream, &captured);
+    if (error || captured != cudaStreamCaptureStatusNone) {
+        return error;
+    }
     if (!s->freed[i]) {
         error = cudaEventCreateWithFlags(&s->freed[i], cudaEventDisableTiming);
     }
