@@ -428,6 +428,8 @@ PyObject *allocate_finish(const source *like, PyObject *object);
 
 /* The legacy default stream, as producers know it. */
 #define STREAM_DEFAULT ((aicf_stream)(uintptr_t)1)
+/* Of each thread another, and so nobody else's to wait for. */
+#define STREAM_OF_THREAD ((aicf_stream)(uintptr_t)2)
 
 /* Launches a call that is nobody else's: its stream and workspace are set. `lead`: whose framework
    says which stream is current and gives the workspace, NULL: nobody's. */

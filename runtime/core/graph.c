@@ -305,7 +305,11 @@ graph_clear(PyObject *object)
         room_drop(self, r, &self->room);
         feed_finish(&self->fed, r->backend, self->last);
     }
+    if (self->own) {
+        stream_give(r->device, self->own);
+    }
     self->graph = NULL;
+    self->own = self->last = NULL;
     self->room = (workspace){NULL, 0};
     recording_drop(r);
     Py_CLEAR(self->last_of);

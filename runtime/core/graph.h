@@ -22,7 +22,8 @@ typedef struct graph_object {
     feed fed;
     int branches;               /* of it may run at once, at most */
     bool launched;              /* since it was made: the first launch may take long */
-    aicf_stream last;           /* where it was launched last, NULL: nowhere yet */
+    aicf_stream last;           /* what comes behind its last launch, NULL: there was none */
+    aicf_stream own;            /* which is this where that was on a thread's own; NULL: none yet */
     PyObject *last_of;          /* who keeps that stream, or NULL */
     uint64_t refused[REFUSALS]; /* pairs of topologies that no update leads between */
     int refusals;

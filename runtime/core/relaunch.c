@@ -31,6 +31,22 @@ join_all(const recording *r, aicf_stream stream)
     return status;
 }
 
+/* Other threads cannot wait for the stream of this one: one of the graph's own does. */
+static aicf_status
+leave_thread(graph_object *self, const aicf_backend *backend, aicf_device device)
+{
+    aicf_status status = aicf_ok();
+    if (self->last != STREAM_OF_THREAD || !backend->wait) {
+        return status;
+    }
+    if (!self->own) {
+        status = stream_take(backend, device, &self->own);
+    }
+    status = status.kind ? status : backend->wait(device, self->own, STREAM_OF_THREAD);
+    self->last = status.kind ? self->last : self->own;
+    return status;
+}
+
 /* The lock is held. Launches follow each other on whatever streams they are: what they share, the
    graph's own memory, is then nobody else's. */
 static aicf_status
@@ -55,7 +71,8 @@ launch_locked(
     if (status.kind == AICF_OK && self->fed.pair) {
         status = feed_mark(&self->fed, backend, device, stream);
     }
-    return status;
+    aicf_status left = leave_thread(self, backend, device);
+    return status.kind ? status : left;
 }
 
 static aicf_status

@@ -200,6 +200,43 @@ assert shim.failed() == [] and not shim.count(b"cudaStreamWaitEvent")
     )
 
 
+@pytest.mark.promise("GRAPH-feed", "GRAPH-lives")
+def test_launches_of_threads_on_streams_of_their_own(over: Over, ops: list[str]) -> None:
+    """Stream 2 is another in each thread: what the next launch writes comes behind the one before
+    it, whoever's that is."""
+    over(
+        HEAD
+        + """
+import numpy as np
+numbers = aicf_rt.empty((4,), "f32", "cuda", fed=True)
+seen = aicf_rt.empty((4,), "f32", "cuda")
+graph = aicf_rt.capture([(numbers, seen)], feed=(np.zeros(4, np.float32), numbers))
+
+def launch():
+    shim.reset()
+    thread = threading.Thread(target=graph.launch, args=(2,))
+    thread.start()
+    thread.join()
+    recorded = {line.words["event"]: line.stream for line in shim.lines("cudaEventRecord")}
+    return [
+        (line.stream, recorded[line.words["event"]]) if "event" in line.words else line.stream
+        for line in shim.lines("cudaStreamWaitEvent", "cuStreamBatchMemOp")
+    ]
+
+first, second = launch(), launch()
+assert first[0] == 2 and len(first) == 2, first
+own, theirs = first[1]
+assert own > 2 and theirs == 2, first
+assert second == [(2, own), 2, (own, 2)], second
+shim.reset()
+graph.launch(7)
+assert [line.stream for line in shim.lines("cudaEventRecord")] == [own]
+del graph  # what it had is there for others
+assert aicf_rt.Stream("cuda").__cuda_stream__()[1] == own
+"""
+    )
+
+
 @pytest.mark.promise("GRAPH-feed")
 def test_a_slot_is_not_written_before_its_copy_is_made(over: Over, ops: list[str]) -> None:
     """Of what is too large to be written: between two copies from one place lies an event behind
