@@ -75,8 +75,24 @@ launch_locked(
     return status.kind ? status : left;
 }
 
+/* Whoever keeps the stream is kept until the next launch on another. The lock is held; who comes
+   back is let go without it. */
+static PyObject *
+keep_stream(graph_object *self, aicf_stream stream, PyObject *value)
+{
+    PyObject *before = NULL;
+    bool moved = self->last == stream || self->last == self->own;
+    bool object = value && value != Py_None && !PyLong_Check(value);
+    if (moved && self->last_of != (object ? value : NULL)) {
+        before = self->last_of;
+        self->last_of = object ? Py_NewRef(value) : NULL;
+    }
+    return before;
+}
+
+/* `value`: what the stream was named by. */
 static aicf_status
-launch_now(graph_object *self, const recording *r, aicf_stream stream)
+launch_now(graph_object *self, const recording *r, aicf_stream stream, PyObject *value)
 {
     aicf_status status;
     graph_lock(self);
@@ -87,23 +103,10 @@ launch_now(graph_object *self, const recording *r, aicf_stream stream)
         status = launch_locked(self, r->backend, r->device, stream);
         Py_END_ALLOW_THREADS;
     }
-    graph_unlock(self);
-    return status;
-}
-
-/* Whoever keeps the stream is kept until the next launch on another. */
-static void
-keep_stream(graph_object *self, PyObject *value)
-{
-    PyObject *before = NULL;
-    bool object = value && value != Py_None && !PyLong_Check(value);
-    graph_lock(self);
-    if (self->last_of != (object ? value : NULL)) {
-        before = self->last_of;
-        self->last_of = object ? Py_NewRef(value) : NULL;
-    }
+    PyObject *before = keep_stream(self, stream, value);
     graph_unlock(self);
     Py_XDECREF(before);
+    return status;
 }
 
 static int
@@ -128,13 +131,12 @@ launch_recorded(graph_object *self, const recording *r, PyObject *value)
     }
     stream = stream ? stream : default_stream(r);
     aicf_status status = r->joins ? join_all(r, stream) : aicf_ok();
-    status = status.kind ? status : launch_now(self, r, stream);
+    status = status.kind ? status : launch_now(self, r, stream, value);
     if (status.kind == AICF_OK && core->sync && r->backend->synchronize) {
         Py_BEGIN_ALLOW_THREADS;
         status = r->backend->synchronize(r->device, stream);
         Py_END_ALLOW_THREADS;
     }
-    keep_stream(self, value);
     return raise_unless("launch", core, r->backend, status);
 }
 

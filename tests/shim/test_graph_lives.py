@@ -83,6 +83,52 @@ assert streams == [], [line.text for line in streams]  # one serves all captures
     )
 
 
+@pytest.mark.promise("GRAPH-lives")
+def test_the_stream_of_the_last_launch_is_kept(over: Over, ops: list[str]) -> None:
+    """Of the last that was queued, whichever thread is the last to come back from its launch; and
+    where a launch does not even wait for the one before, that one's."""
+    over(
+        HEAD
+        + """
+import time
+class Stream:
+    def __init__(self, handle):
+        self.handle = handle
+    def __cuda_stream__(self):
+        return 0, self.handle
+
+graph = aicf_rt.capture([tuple(take(2))])
+graph.launch()
+shim.reset()
+shim.delay(b"cudaStreamSynchronize", 0.5)
+first, second = Stream(0x70), Stream(0x80)
+kept = [weakref.ref(first), weakref.ref(second)]
+thread = threading.Thread(target=lambda stream: graph.launch(stream), args=(first,))
+thread.start()
+while not shim.count(b"cudaGraphLaunch"):
+    pass
+time.sleep(0.05)  # it waits by now
+shim.delay(b"cudaStreamSynchronize", 0)
+graph.launch(second)
+thread.join()
+del first, second, thread
+gc.collect()
+assert [k() is not None for k in kept] == [False, True]
+shim.fails("cudaStreamWaitEvent", 2)
+third = Stream(0x90)
+try:
+    graph.launch(third)
+except aicf_rt.CudaError:
+    pass
+else:
+    raise AssertionError
+gc.collect()
+assert kept[1]() is not None
+""",
+        AICF_DEBUG="sync",
+    )
+
+
 @pytest.mark.promise("GRAPH-lives", "COMPILER-capture-devices")
 def test_a_capture_beside_work_of_others(over: Over, ops: list[str]) -> None:
     """On cuda:1, while another thread waits, allocates and launches on cuda:0: a capture forbids
