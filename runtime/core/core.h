@@ -599,7 +599,7 @@ PyObject *tensor_copy(PyObject *module, PyObject *args, PyObject *kwargs);
 extern PyType_Spec stream_spec, event_spec;
 /* Of an aicf_rt.Stream. */
 aicf_stream stream_own(PyObject *object);
-/* A stream that nobody else has until it is given back. Need no GIL. */
+/* A stream that nobody but graphs ever has, nor anyone else until it is given back. Need no GIL. */
 aicf_status stream_take(const aicf_backend *backend, aicf_device device, aicf_stream *stream);
 void stream_give(aicf_device device, aicf_stream stream);
 /* -1 with an exception of `who`, where the status is none of success. */

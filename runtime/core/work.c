@@ -119,7 +119,7 @@ state_of(PyTypeObject *type)
 
 /* Streams that no object has any more. They are not destroyed, since memory that was taken on one
    is given back in its order, whoever holds it and however long; the next Stream of the device
-   takes one of them. */
+   takes one of them. For the same reason none of them is captured: graphs have others. */
 typedef struct idle {
     struct idle *next;
     aicf_device device;
@@ -127,15 +127,14 @@ typedef struct idle {
 } idle;
 
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
-static idle *idle_streams;
+static idle *idle_streams, *idle_of_graphs;
 
 /* NULL: there is none of the device. */
 static aicf_stream
-idle_take(aicf_device device)
+idle_take(idle **at, aicf_device device)
 {
     aicf_stream stream = NULL;
     pthread_mutex_lock(&idle_lock);
-    idle **at = &idle_streams;
     while (*at && !aicf_device_same((*at)->device, device)) {
         at = &(*at)->next;
     }
@@ -150,29 +149,29 @@ idle_take(aicf_device device)
 }
 
 static void
-idle_put(aicf_device device, aicf_stream stream)
+idle_put(idle **all, aicf_device device, aicf_stream stream)
 {
     idle *one = malloc(sizeof *one);
     if (!one) {
         return; /* the stream is lost, and harms nobody */
     }
     pthread_mutex_lock(&idle_lock);
-    *one = (idle){idle_streams, device, stream};
-    idle_streams = one;
+    *one = (idle){*all, device, stream};
+    *all = one;
     pthread_mutex_unlock(&idle_lock);
 }
 
 aicf_status
 stream_take(const aicf_backend *backend, aicf_device device, aicf_stream *stream)
 {
-    *stream = idle_take(device);
+    *stream = idle_take(&idle_of_graphs, device);
     return *stream ? aicf_ok() : backend->create_stream(device, stream);
 }
 
 void
 stream_give(aicf_device device, aicf_stream stream)
 {
-    idle_put(device, stream);
+    idle_put(&idle_of_graphs, device, stream);
 }
 
 static PyObject *
@@ -186,7 +185,7 @@ stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     aicf_status status = aicf_ok();
     self->device = device;
-    self->stream = backend->create_stream ? idle_take(device) : NULL;
+    self->stream = backend->create_stream ? idle_take(&idle_streams, device) : NULL;
     if (backend->create_stream && !self->stream) {
         Py_BEGIN_ALLOW_THREADS; /* the first of a device starts it */
         status = backend->create_stream(device, &self->stream);
@@ -205,7 +204,7 @@ stream_dealloc(PyObject *object)
 {
     stream_object *self = (stream_object *)object;
     if (self->stream) {
-        idle_put(self->device, self->stream);
+        idle_put(&idle_streams, self->device, self->stream);
     }
     object_free(object);
 }

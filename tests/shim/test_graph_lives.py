@@ -129,6 +129,25 @@ assert kept[1]() is not None
     )
 
 
+@pytest.mark.promise("GRAPH-lives")
+def test_no_stream_that_somebody_had_is_captured(over: Over, ops: list[str]) -> None:
+    """What was taken on it may be given back there at any moment, and calls be launched."""
+    over(
+        HEAD
+        + """
+stream = aicf_rt.Stream("cuda")
+handle = stream.__cuda_stream__()[1]
+tensor = aicf_rt.empty((64,), "f32", "cuda", stream=handle)
+del stream
+gc.collect()
+shim.reset()
+aicf_rt.capture([tuple(take(2))])
+assert [x.stream for x in shim.lines("cudaStreamBeginCapture")] != [handle]
+assert aicf_rt.Stream("cuda").__cuda_stream__()[1] == handle  # the next object has it
+"""
+    )
+
+
 @pytest.mark.promise("GRAPH-lives", "COMPILER-capture-devices")
 def test_a_capture_beside_work_of_others(over: Over, ops: list[str]) -> None:
     """On cuda:1, while another thread waits, allocates and launches on cuda:0: a capture forbids

@@ -232,7 +232,9 @@ shim.reset()
 graph.launch(7)
 assert [line.stream for line in shim.lines("cudaEventRecord")] == [own]
 del graph  # what it had is there for others
-assert aicf_rt.Stream("cuda").__cuda_stream__()[1] == own
+shim.reset()
+aicf_rt.capture([(numbers, seen)])
+assert [line.stream for line in shim.lines("cudaStreamBeginCapture")] == [own]
 """
     )
 
