@@ -12,11 +12,20 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    UnionType,
+)
 from typing import Any
 
 from aicf.compiler.kernels import files
@@ -24,6 +33,7 @@ from aicf.compiler.kernels import files
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _COMPILER = str(Path(__file__).parent)
 _DEPTH = 80
+_POINTER = tuple.__itemsize__
 
 
 class NoFingerprint(TypeError):
@@ -79,28 +89,55 @@ def _inside(x: Any) -> list[Any]:
         return _named(x)
     match x:
         case tuple() | list():
-            return [*x, len(x)]
+            return [*x, len(x), *_of_kind(x)]
         case dict():
-            return [*x.items(), len(x)]
+            return [*x.items(), len(x), *_of_kind(x)]
         case set() | frozenset():
-            return sorted(x, key=repr)
+            return [*sorted(x, key=repr), *_of_kind(x)]
         case FunctionType():
             return _of_function(x)
         case MethodType():
             return [x.__func__, x.__self__]
         case functools.partial():
             return [x.func, x.args, x.keywords]
+        case functools._lru_cache_wrapper():
+            return [x.__wrapped__]
         case CodeType():
             return [x.co_code, x.co_names, x.co_varnames, x.co_freevars, _constants(x)]
+        case GenericAlias() | UnionType():
+            return [getattr(x, "__origin__", None), x.__args__]
         case type():
             return _of_class(x)
         case ModuleType():
+            if not _is_of_library(x.__name__):
+                raise NoFingerprint(f"module {x.__name__}: what it holds has no hash")
             return [x.__name__, str(getattr(x, "__version__", ""))]
     if hasattr(x, "items") and isinstance(x, Mapping):  # to ask it of each class costs most
-        return [*x.items(), len(x)]
-    if hasattr(x, "tobytes") and hasattr(x, "dtype"):
-        return [str(x.dtype), tuple(x.shape), x.tobytes()]
+        return [*x.items(), len(x), *_of_kind(x)]
+    if hasattr(x, "dtype") and (hasattr(x, "tobytes") or hasattr(x, "__dlpack__")):
+        return [str(x.dtype), tuple(x.shape), _bytes(x)]
     return _of_object(x)
+
+
+def _bytes(x: Any) -> bytes:
+    """Of an array's elements, row-major."""
+    if getattr(x.dtype, "hasobject", False):
+        raise NoFingerprint("an array of objects has addresses, and no content")
+    if hasattr(x, "tobytes"):
+        return bytes(x.tobytes())
+    from aicf.backend.host import as_array
+
+    try:
+        is_negated = hasattr(x, "is_neg") and x.is_neg()  # torch's, which a bit says
+        return as_array(x.detach() if hasattr(x, "detach") else x).tobytes() + b"-" * is_negated
+    except (ImportError, TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise NoFingerprint(f"{type(x).__qualname__}: {error}") from None
+
+
+def _of_kind(x: Any) -> list[Any]:
+    """What a collection is beside its items, where its class is somebody's own."""
+    kind = type(x)
+    return [] if _is_of_library(kind.__module__) else [kind, getattr(x, "__dict__", {})]
 
 
 # ---- functions and classes -----------------------------------------------------------------------
@@ -114,8 +151,26 @@ def _constants(code: CodeType) -> list[Any]:
 def _of_function(x: FunctionType) -> list[Any]:
     cells = [_cell(c) for c in x.__closure__ or ()]
     names = dict.fromkeys(_read_by(x.__code__))
-    read = [(name, x.__globals__[name]) for name in names if name in x.__globals__]
-    return [x.__qualname__, x.__code__, x.__defaults__, x.__kwdefaults__, cells, read]
+    read = _looked_up(x.__globals__, names)
+    held = dict(sorted(vars(x).items()))
+    return [x.__qualname__, x.__code__, x.__defaults__, x.__kwdefaults__, cells, read, held]
+
+
+def _looked_up(where: Mapping[str, Any], names: Collection[str]) -> list[Any]:
+    """Of names those that are there; of a module that is no library those that may be asked of
+    it."""
+    found: list[Any] = []
+    modules = [where]
+    for held in modules:
+        for name in names:
+            value = held.get(name)
+            if isinstance(value, ModuleType) and not _is_of_library(value.__name__):
+                found.append((name, value.__name__))
+                if not any(vars(value) is known for known in modules):
+                    modules.append(vars(value))
+            elif name in held:
+                found.append((name, value))
+    return found
 
 
 def _cell(cell: Any) -> Any:
@@ -133,7 +188,11 @@ def _read_by(code: CodeType) -> Iterator[str]:
             yield from _read_by(inner)
 
 
-_FIELDS = ("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__")
+_FIELDS = (
+    "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "_abc_impl",
+    "__annotate__", "__annotate_func__", "__annotations_cache__",
+)  # fmt: skip
+_DESCRIPTORS = (MemberDescriptorType, GetSetDescriptorType)  # of slots, which objects hold
 
 
 def _of_class(x: type) -> list[Any]:
@@ -144,7 +203,9 @@ def _of_class(x: type) -> list[Any]:
             value = [value.fget, value.fset]
         elif isinstance(value, classmethod | staticmethod):
             value = value.__func__
-        if isinstance(value, (*_PLAIN, FunctionType, tuple, list, dict)) and name not in _FIELDS:
+        elif isinstance(value, functools.cached_property):
+            value = value.func
+        if name not in _FIELDS and not isinstance(value, _DESCRIPTORS):
             found.append((name, value))
     return found
 
@@ -182,11 +243,20 @@ def _of_object(x: Any) -> list[Any]:
         return [kind, [(f.name, getattr(x, f.name, None)) for f in fields(x)]]
     held = {n: v for n, v in getattr(x, "__dict__", {}).items() if not _is_derived(kind, n)}
     slots = [name for c in kind.__mro__ for name in _slots(c) if hasattr(x, name)]
-    if not hasattr(x, "__dict__") and not slots:
-        if callable(x) and hasattr(x, "__name__"):
-            return _named(x)
+    if not hasattr(x, "__dict__") and not slots and callable(x) and hasattr(x, "__name__"):
+        of = getattr(x, "__self__", None)
+        return _named(x) if isinstance(of, ModuleType) else [*_named(x), of]
+    if (not hasattr(x, "__dict__") and not slots) or _is_more(kind):
         raise NoFingerprint(f"{kind.__module__}.{kind.__qualname__} has no hash of its content")
     return [kind, *((name, getattr(x, name)) for name in slots), *sorted(held.items())]
+
+
+def _is_more(kind: type) -> bool:
+    """Whether its objects hold what neither their attributes nor their slots show, as those of
+    types that are written in C: they are larger than these."""
+    names = [n for c in kind.__mro__ for n in _slots(c) if n not in ("__dict__", "__weakref__")]
+    pointers = len(names) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return kind.__basicsize__ > object.__basicsize__ + pointers * _POINTER
 
 
 def _is_derived(kind: type, name: str) -> bool:
