@@ -351,14 +351,20 @@ def test_a_weight_that_is_another_tensor_is_captured_anew() -> None:
 
 @pytest.mark.promise("COMPILER-graph-moved")
 @pytest.mark.guests("torch")
+@pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "replay", "graph"])
-def test_a_tensor_of_torch_that_is_given_other_memory(mode: str) -> None:
+def test_a_tensor_of_torch_that_is_given_other_memory(mode: str, is_own: bool) -> None:
     """`x.data = ...` and `resize_` of what is adopted or given: seen at the next run."""
     import torch
+
+    class Own(torch.Tensor):  # type: ignore[misc]
+        pass
 
     graph = aicf.trace(lambda x, w: x * w, "f32[3]", aicf.param("f32[3]"))
     run = ExecutorV2(graph, Emulated(), params={}, mode=mode)  # type: ignore[arg-type]
     w, x = torch.ones(3), torch.ones(3)
+    if is_own:
+        w, x = w.as_subclass(Own), x.as_subclass(Own)
     run.adopt("w", w)
     for i in range(5):
         assert np.asarray(run(x)).tolist() == (x * w).tolist()
@@ -369,6 +375,11 @@ def test_a_tensor_of_torch_that_is_given_other_memory(mode: str) -> None:
         x.untyped_storage().resize_(4096 << i)
         x.fill_(2.0)
         assert np.asarray(run(x)).tolist() == (x * w).tolist()
+    x.data = x.data.view(torch.int32)  # where it was
+    with pytest.raises(TypeError, match=r"x must be f32\[3\], and not i32\[3\]"):
+        run(x)
+    x.data = x.data.view(torch.float32)
+    assert np.asarray(run(x)).tolist() == (x * w).tolist()
     x.resize_(4)
     with pytest.raises((TypeError, ValueError, aicf.IRError)):
         run(x)

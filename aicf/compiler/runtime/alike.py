@@ -50,11 +50,11 @@ _LIKE: dict[tuple[str, str], Callable[[Any, Any], bool]] = {
 
 
 def mover(x: Any) -> Callable[[], Any] | None:
-    """What says where a tensor is and how large, if its owner may change that under way; None where
-    the memory stays while a call has it."""
-    if type(x).__module__.partition(".")[0] != "torch":
+    """What says where a tensor is, of what and how large, if its owner may change that under way;
+    None where the memory stays while a call has it."""
+    if not any(c.__module__.partition(".")[0] == "torch" for c in type(x).__mro__):
         return None
-    return lambda: (x.data_ptr(), x.shape, x.stride())
+    return lambda: (x.data_ptr(), x.shape, x.stride(), x.dtype)
 
 
 def extent(x: Any) -> tuple[int, int]:
