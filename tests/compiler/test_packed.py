@@ -158,6 +158,23 @@ def test_a_file_that_was_just_written_is_read_again(
     monkeypatch.setattr(time, "time_ns", lambda: settled.stat().st_ctime_ns + 10**9)
     files.digest(str(settled))
     assert files._known == {}
+    clock = iter((settled.stat().st_ctime_ns + 10**9, settled.stat().st_ctime_ns + 10**10))
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    files.digest_of("slow", [str(settled)], lambda: str(next(clock)))
+    assert files._known == {}, "to read it took long"
+
+
+def test_a_full_disk_has_no_parts_of_a_memory(
+    settled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text.encode(encoding)[:9])
+        raise OSError("No space left on device")
+
+    files.digest(str(settled))
+    monkeypatch.setattr(Path, "write_text", write)
+    files.keep(settled.parent)
+    assert list(settled.parent.iterdir()) == [settled]
 
 
 @pytest.mark.parametrize("broken", [b"", b"x", b"\xff", b"0\n{}", None])

@@ -41,9 +41,11 @@ def digest_of(name: str, paths: Sequence[str], read: Callable[[], str]) -> str:
     known = _known.get(name)
     if known is not None and known[0] == stamp:
         return known[1]
+    changed = max((s.st_ctime_ns for s in found), default=0)
+    is_settled = time.time_ns() - changed > _SETTLED  # asked before what may take long
     made = read()
     _known.pop(name, None)
-    if time.time_ns() - max((s.st_ctime_ns for s in found), default=0) > _SETTLED:
+    if is_settled:
         _known[name] = stamp, made
         _unkept.add(name)
     return made
@@ -74,10 +76,13 @@ def keep(folder: Path | None) -> None:
     whole = list({**_kept(folder), **_known}.items())[-_MOST:]
     text = json.dumps(dict(whole))
     path = folder / f"{FILE}.{os.getpid()}"
-    with contextlib.suppress(OSError, ValueError):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{_sum(text)}\n{text}", encoding="utf-8")
         os.replace(path, folder / FILE)
+    except (OSError, ValueError):  # a full disk has room for a part of it
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _kept(folder: Path) -> dict[str, tuple[str, str]]:
