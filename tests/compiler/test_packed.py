@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import aicf
+from aicf import ops
 from aicf.compiler.compiled import Cache
 from aicf.compiler.ir import bind, graph, verify
 from aicf.compiler.ir.graph import Graph
@@ -47,6 +49,19 @@ def unpacked(packed: str) -> Graph:
     found = unpack(packed, Table.default())
     assert found is not None
     return found
+
+
+class Factor(enum.IntEnum):
+    TWICE = 2
+
+
+def test_numbers_of_classes_on_pythons(tmp_path: Path) -> None:
+    made = aicf.trace(lambda x: ops.scale(x, factor=Factor.TWICE), "f32[3]")
+    assert unpacked(pack(made)) == made
+    for is_kept in (False, True):
+        step = aicf.compile(made, cache=tmp_path)
+        assert step(np.ones(3, "f4")).tolist() == [2, 2, 2]
+        assert step.made.is_kept == is_kept
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

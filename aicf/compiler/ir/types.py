@@ -175,8 +175,12 @@ def innermost(t: TensorType) -> list[int] | None:
 
 
 def python_number(x: Any) -> Any:
-    """A number of numpy's as one of Python's; what is none as it is."""
-    return x.item() if isinstance(x, numbers.Number) and hasattr(x, "item") else x
+    """A number of numpy's, or of a class on Python's, as one of Python's; what is none as it is."""
+    if type(x) in (int, float, bool):
+        return x
+    if isinstance(x, numbers.Number) and hasattr(x, "item"):
+        return x.item()
+    return int(x) if isinstance(x, int) else float(x) if isinstance(x, float) else x
 
 
 def number(x: Any, dtype: str) -> bool | int | float:
