@@ -35,9 +35,12 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def as_array(x: Any) -> Array:
-    """The same memory. bf16 is an array of ml_dtypes where that is installed, else of its bits."""
+    """The same memory. bf16 is an array of ml_dtypes where that is installed, else of its bits.
+    Raises ValueError of what torch negates when it is read, which DLPack does not say."""
     if isinstance(x, np.ndarray):
         return x
+    if hasattr(x, "is_neg") and x.is_neg():
+        raise ValueError("torch negates it when it is read: give what resolve_neg() gives")
     if getattr(x, "dtype", None) is not None and dtype_of(x) == "bf16":
         return _bf16(x)
     return np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)

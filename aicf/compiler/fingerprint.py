@@ -128,8 +128,7 @@ def _bytes(x: Any) -> bytes:
     from aicf.backend.host import as_array
 
     try:
-        is_negated = hasattr(x, "is_neg") and x.is_neg()  # torch's, which a bit says
-        return as_array(x.detach() if hasattr(x, "detach") else x).tobytes() + b"-" * is_negated
+        return as_array(x.detach() if hasattr(x, "detach") else x).tobytes()
     except (ImportError, TypeError, ValueError, RuntimeError, BufferError) as error:
         raise NoFingerprint(f"{type(x).__qualname__}: {error}") from None
 

@@ -217,3 +217,17 @@ def test_runs_after_refused_ones_are_right(mode: str) -> None:
                 runs[0](*wrong)
             assert float(runs[0](x, y, 0.1)) == float(runs[1](x, y, 0.1))
         assert float(runs[0](a, b, 0.1)) == float(runs[1](a, b, 0.1))
+
+
+@refuses
+@pytest.mark.guests("torch")
+def test_what_torch_negates_when_it_is_read() -> None:
+    import torch
+
+    lazy = torch.tensor([1 + 2j]).conj().imag
+    graph = aicf.trace(lambda x, w: x + w, "f32[1]", aicf.param("f32[1]"))
+    cpu = aicf.backends.get("cpu")
+    with pytest.raises(ValueError, match="torch negates it when it is read"):
+        aicf.ExecutorV2(graph, cpu, params={"w": lazy})
+    run = aicf.ExecutorV2(graph, cpu, params={"w": lazy.resolve_neg()})
+    assert np.asarray(run(np.zeros(1, "f4"))).tolist() == [-2]
