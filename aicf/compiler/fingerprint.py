@@ -7,8 +7,10 @@ refused, so that nobody takes for what they asked for what was made from somethi
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -148,6 +150,9 @@ def _constants(code: CodeType) -> list[Any]:
 
 
 def _of_function(x: FunctionType) -> list[Any]:
+    for name in _imported(x.__code__):
+        if not _is_installed(name.partition(".")[0]):
+            raise NoFingerprint(f"{x.__qualname__} imports {name or 'a neighbour'} when it runs")
     cells = [_cell(c) for c in x.__closure__ or ()]
     names = dict.fromkeys(_read_by(x.__code__))
     read = _looked_up(x.__globals__, names)
@@ -187,6 +192,15 @@ def _read_by(code: CodeType) -> Iterator[str]:
             yield from _read_by(inner)
 
 
+def _imported(code: CodeType) -> Iterator[str]:
+    """Names of modules that it imports itself, functions inside it too."""
+    if code.co_names:  # to read the code takes longer
+        yield from (i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _imported(inner)
+
+
 _FIELDS = (
     "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "_abc_impl",
     "__annotate__", "__annotate_func__", "__annotations_cache__",
@@ -224,6 +238,21 @@ def _is_of_library(module: str | None) -> bool:
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None:
         return module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
+    return _lies_in_a_library(path)
+
+
+@functools.cache
+def _is_installed(module: str) -> bool:
+    """The same of one without dots that need not be loaded."""
+    if module in sys.modules or module in ("", "aicf"):
+        return module != "" and _is_of_library(module)
+    spec = importlib.util.find_spec(module)
+    return module in sys.stdlib_module_names or bool(
+        spec and spec.origin and _lies_in_a_library(spec.origin)
+    )
+
+
+def _lies_in_a_library(path: str) -> bool:
     return any(Path(path).is_relative_to(place) for place in _places())
 
 

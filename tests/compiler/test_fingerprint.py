@@ -126,3 +126,22 @@ def test_a_module_that_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] != found[1]
     with pytest.raises(NoFingerprint, match="module aicfs_user: what it holds has no hash"):
         fingerprint(mine)
+
+
+def test_a_function_that_imports_when_it_runs() -> None:
+    def of_library() -> Any:
+        import colorsys
+
+        return colorsys
+
+    def of_a_user() -> Any:
+        return lambda: __import__("x") or imports()
+
+    def imports() -> Any:
+        import compiler.records
+
+        return compiler.records
+
+    assert fingerprint(of_library) == fingerprint(of_library)
+    with pytest.raises(NoFingerprint, match=r"imports compiler\.records when it runs"):
+        fingerprint(of_a_user)
