@@ -74,7 +74,8 @@ def kernels_in(built: Path) -> list[tuple[str, ...]]:
 @pytest.mark.guests("nvcc")
 @pytest.mark.promise("DESIGN-6-profile")
 def test_kernels_are_named_by_their_op() -> None:
-    """Each lies in the namespace of its own op, which is what the command looks for."""
+    """Each lies in the namespace of its own op, or in one within it, which is what the command looks
+    for."""
     folder = BUILT.parent / "kernels"
     objects = sorted(folder.glob("*/**/*.cu.o"))
     assert objects, f"no kernels in {folder}: build with CUDA first"
@@ -82,6 +83,6 @@ def test_kernels_are_named_by_their_op() -> None:
         kernels = kernels_in(built)
         assert kernels, built
         for name in kernels:
-            assert len(name) == 3, f"{built}: {name}"
+            assert len(name) in (3, 4), f"{built}: {name}"
             op = built.relative_to(folder).parts[0]
             assert name[:2] == ("aicf", op), f"{built}: {name}"

@@ -123,7 +123,7 @@ def module(op: str) -> ModuleType:
 
 # Kernels of gemm that are launched in clusters, by maps of their tensors, some after others, or by
 # a library: what is asked of single launches is not asked of them.
-BY_MAPS = {"wgmma", "padded", "wgmma_tf32", "turned_tf32", "lt", "lt_half"}
+BY_MAPS = {"wgmma", "padded", "wgmma_tf32", "turned_tf32", "split", "lt", "lt_half"}
 
 
 def cuda_kernels(op: str) -> dict[str, list[str]]:
