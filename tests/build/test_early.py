@@ -85,7 +85,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
 READ_FIRST = re.compile(r"\d(normalise|gradient|scaled)_packs")
 
 STEP = re.compile(r"(@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*);")
-# What is asked of the L2 is nobody's to see: a value is read where it is loaded, and is what it is then.
+# What the L2 is asked for is no access: a value is what it is when it is loaded.
 MEMORY = re.compile(
     r"(ld|st|atom|red|cp)\.(?!param|shared|const|local|async\.(commit|wait|bulk\.prefetch\.L2))"
 )

@@ -74,7 +74,7 @@ def kernels_in(built: Path) -> list[tuple[str, ...]]:
 @pytest.mark.guests("nvcc")
 @pytest.mark.promise("DESIGN-6-profile")
 def test_kernels_are_named_by_their_op() -> None:
-    """Each lies in the namespace of its own op, or in one within it, which is what the command looks
+    """Each lies in the namespace of its own op, or in one of its own there: what the command looks
     for."""
     folder = BUILT.parent / "kernels"
     objects = sorted(folder.glob("*/**/*.cu.o"))
