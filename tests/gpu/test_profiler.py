@@ -81,7 +81,7 @@ def test_kernels_are_named_by_their_op() -> None:
     assert objects, f"no kernels in {folder}: build with CUDA first"
     for built in objects:
         kernels = kernels_in(built)
-        assert kernels, built
+        assert kernels or built.name == "gemm_lt.cu.o", built  # a library's kernels are not in it
         for name in kernels:
             assert len(name) in (3, 4), f"{built}: {name}"
             op = built.relative_to(folder).parts[0]
