@@ -45,12 +45,8 @@ def test_a_step_beside_others_on_the_cpu(tmp_path: Path) -> None:
     assert [m["what"] for m in report["marks"]] == ["peak of the arena, of its lower bound"]
 
 
-@pytest.mark.promise("MARK-9-compile")
-def test_who_crashes_takes_no_row_with_it() -> None:
-    """It is left out of its row alone; a process that dies for no reason ends the run."""
-    from bench.compiler.apart import rows_of
-
-    crashes = {(2, "b"), (3, "a"), (3, "c")}
+def ending(endings: dict[tuple[int, str], int]) -> Callable[[Any], Any]:
+    """What processes of rows tell, which end with a status at a batch and who runs it."""
 
     def run(plan: Any) -> Any:
         status = []
@@ -59,14 +55,23 @@ def test_who_crashes_takes_no_row_with_it() -> None:
             for row, who in plan:
                 for each in who:
                     yield {"doing": each}
-                    if (row[1], each) in crashes:
-                        status.append(-11)
+                    if (row[1], each) in endings:
+                        status.append(endings[row[1], each])
                         return
                 yield {"row": {"batch": row[1], "us": who, "absent": {}}}
             status.append(0)
 
         return told(), lambda: status[0]
 
+    return run
+
+
+@pytest.mark.promise("MARK-9-compile")
+def test_who_crashes_takes_no_row_with_it() -> None:
+    """It is left out of its row alone; a process that dies for no reason ends the run."""
+    from bench.compiler.apart import rows_of
+
+    run = ending({(2, "b"): -11, (3, "a"): -11, (3, "c"): -11})
     rows = [("mlp", n, "training") for n in (1, 2, 3, 4)]
     found = list(rows_of(rows, ["a", "b", "c"], [], run))
     assert [r["batch"] for r in found] == [1, 2, 3, 4]
@@ -91,21 +96,7 @@ def test_who_takes_too_long_is_in_no_row_from_then_on() -> None:
         pass
     assert signal.alarm(0) == 0
 
-    def run(plan: Any) -> Any:
-        status = []
-
-        def told() -> Any:
-            for row, who in plan:
-                for each in who:
-                    yield {"doing": each}
-                    if (row[1], each) == (2, "b"):
-                        status.append(-signal.SIGALRM)
-                        return
-                yield {"row": {"batch": row[1], "us": who, "absent": {}}}
-            status.append(0)
-
-        return told(), lambda: status[0]
-
+    run = ending({(2, "b"): -signal.SIGALRM})
     found = list(rows_of([("mlp", n, "training") for n in (1, 2, 3)], ["a", "b"], [], run))
     assert [r["us"] for r in found] == [["a", "b"], ["a"], ["a"]]
     assert [list(r["absent"]) for r in found] == [[], ["b"], ["b"]]
