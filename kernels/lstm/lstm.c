@@ -10,35 +10,16 @@
         const T *b_hh, T *out, T *hn, T *cn, T *gates, T *cells, int64_t S, int64_t N, int64_t D, \
         int64_t H, bool reverse, void *workspace, aicf_stream stream)                             \
     {                                                                                             \
-        recurrent r = {                                                                           \
-            &aicf_converter_##s,                                                                  \
-            with_blas,                                                                            \
-            reverse,                                                                              \
-            S,                                                                                    \
-            N,                                                                                    \
-            D,                                                                                    \
-            H,                                                                                    \
-            .x = x,                                                                               \
-            .h0 = h0,                                                                             \
-            .w_ih = w_ih,                                                                         \
-            .w_hh = w_hh,                                                                         \
-            .b_ih = b_ih,                                                                         \
-            .b_hh = b_hh,                                                                         \
-            .out = out,                                                                           \
-            .hn = hn,                                                                             \
-            .c0 = c0,                                                                             \
-            .cn = cn,                                                                             \
-            .cells = cells,                                                                       \
-            .gates = gates,                                                                       \
-            .workspace = (char *)workspace};                                                      \
-        (void)stream;                                                                             \
-        recurrent_forward_##acc(&r);                                                              \
-        return aicf_ok();                                                                         \
+        recurrent r = {RECURRENT(s, with_blas),                                                   \
+                       .b_ih = b_ih,                                                              \
+                       .b_hh = b_hh,                                                              \
+                       .out = out,                                                                \
+                       .hn = hn,                                                                  \
+                       .c0 = c0,                                                                  \
+                       .cn = cn,                                                                  \
+                       .cells = cells,                                                            \
+                       .gates = gates};                                                           \
+        LAUNCH(forward, acc);                                                                     \
     }
 
-LAUNCHER(float, f32, blas, f32, true)
-LAUNCHER(double, f64, blas, f64, true)
-LAUNCHER(float, f32, loop, f32, false)
-LAUNCHER(aicf_f16, f16, loop, f32, false)
-LAUNCHER(aicf_bf16, bf16, loop, f32, false)
-LAUNCHER(double, f64, loop, f64, false)
+LAUNCHERS

@@ -12,17 +12,7 @@
         bool reverse, void *workspace, aicf_stream stream)                                     \
     {                                                                                          \
         recurrent r = {                                                                        \
-            &aicf_converter_##s,                                                               \
-            with_blas,                                                                         \
-            reverse,                                                                           \
-            S,                                                                                 \
-            N,                                                                                 \
-            D,                                                                                 \
-            H,                                                                                 \
-            .x = x,                                                                            \
-            .h0 = h0,                                                                          \
-            .w_ih = w_ih,                                                                      \
-            .w_hh = w_hh,                                                                      \
+            RECURRENT(s, with_blas),                                                           \
             .fwd = fwd,                                                                        \
             .g_out = g_out,                                                                    \
             .g_hn = g_hn,                                                                      \
@@ -35,16 +25,8 @@
             .c0 = c0,                                                                          \
             .cells_in = cells,                                                                 \
             .g_cn = g_cn,                                                                      \
-            .gc0 = gc0,                                                                        \
-            .workspace = (char *)workspace};                                                   \
-        (void)stream;                                                                          \
-        recurrent_backward_##acc(&r);                                                          \
-        return aicf_ok();                                                                      \
+            .gc0 = gc0};                                                                       \
+        LAUNCH(backward, acc);                                                                 \
     }
 
-LAUNCHER(float, f32, blas, f32, true)
-LAUNCHER(double, f64, blas, f64, true)
-LAUNCHER(float, f32, loop, f32, false)
-LAUNCHER(aicf_f16, f16, loop, f32, false)
-LAUNCHER(aicf_bf16, bf16, loop, f32, false)
-LAUNCHER(double, f64, loop, f64, false)
+LAUNCHERS

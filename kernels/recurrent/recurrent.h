@@ -58,4 +58,22 @@ rows_in_task(const recurrent *r)
 #undef REAL
 #undef S
 
+/* What each launcher hands on of the parameters that all of them have, and launches. */
+#define RECURRENT(s, with_blas)                                                          \
+    &aicf_converter_##s, with_blas, reverse, S, N, D, H, .x = x, .h0 = h0, .w_ih = w_ih, \
+        .w_hh = w_hh, .workspace = (char *)workspace
+#define LAUNCH(direction, acc)         \
+    (void)stream;                      \
+    recurrent_##direction##_##acc(&r); \
+    return aicf_ok()
+
+/* A source's launchers, by its LAUNCHER. */
+#define LAUNCHERS                               \
+    LAUNCHER(float, f32, blas, f32, true)       \
+    LAUNCHER(double, f64, blas, f64, true)      \
+    LAUNCHER(float, f32, loop, f32, false)      \
+    LAUNCHER(aicf_f16, f16, loop, f32, false)   \
+    LAUNCHER(aicf_bf16, bf16, loop, f32, false) \
+    LAUNCHER(double, f64, loop, f64, false)
+
 #endif

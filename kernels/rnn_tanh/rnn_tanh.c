@@ -4,37 +4,14 @@
 #define CELL CELL_TANH
 #include "../recurrent/recurrent.h"
 
-#define LAUNCHER(T, s, id, acc, with_blas)                                                        \
-    aicf_status aicf_cpu_rnn_tanh_##id##_##s(                                                     \
-        const T *x, const T *h0, const T *w_ih, const T *w_hh, const T *b_ih, const T *b_hh,      \
-        T *out, T *hn, int64_t S, int64_t N, int64_t D, int64_t H, bool reverse, void *workspace, \
-        aicf_stream stream)                                                                       \
-    {                                                                                             \
-        recurrent r = {                                                                           \
-            &aicf_converter_##s,                                                                  \
-            with_blas,                                                                            \
-            reverse,                                                                              \
-            S,                                                                                    \
-            N,                                                                                    \
-            D,                                                                                    \
-            H,                                                                                    \
-            .x = x,                                                                               \
-            .h0 = h0,                                                                             \
-            .w_ih = w_ih,                                                                         \
-            .w_hh = w_hh,                                                                         \
-            .b_ih = b_ih,                                                                         \
-            .b_hh = b_hh,                                                                         \
-            .out = out,                                                                           \
-            .hn = hn,                                                                             \
-            .workspace = (char *)workspace};                                                      \
-        (void)stream;                                                                             \
-        recurrent_forward_##acc(&r);                                                              \
-        return aicf_ok();                                                                         \
+#define LAUNCHER(T, s, id, acc, with_blas)                                                         \
+    aicf_status aicf_cpu_rnn_tanh_##id##_##s(                                                      \
+        const T *x, const T *h0, const T *w_ih, const T *w_hh, const T *b_ih, const T *b_hh,       \
+        T *out, T *hn, int64_t S, int64_t N, int64_t D, int64_t H, bool reverse, void *workspace,  \
+        aicf_stream stream)                                                                        \
+    {                                                                                              \
+        recurrent r = {RECURRENT(s, with_blas), .b_ih = b_ih, .b_hh = b_hh, .out = out, .hn = hn}; \
+        LAUNCH(forward, acc);                                                                      \
     }
 
-LAUNCHER(float, f32, blas, f32, true)
-LAUNCHER(double, f64, blas, f64, true)
-LAUNCHER(float, f32, loop, f32, false)
-LAUNCHER(aicf_f16, f16, loop, f32, false)
-LAUNCHER(aicf_bf16, bf16, loop, f32, false)
-LAUNCHER(double, f64, loop, f64, false)
+LAUNCHERS

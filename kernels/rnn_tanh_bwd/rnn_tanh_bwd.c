@@ -10,35 +10,16 @@
         const T *g_hn, T *gx, T *gh0, T *gw_ih, T *gw_hh, T *gb, int64_t S, int64_t N, int64_t D, \
         int64_t H, bool reverse, void *workspace, aicf_stream stream)                             \
     {                                                                                             \
-        recurrent r = {                                                                           \
-            &aicf_converter_##s,                                                                  \
-            with_blas,                                                                            \
-            reverse,                                                                              \
-            S,                                                                                    \
-            N,                                                                                    \
-            D,                                                                                    \
-            H,                                                                                    \
-            .x = x,                                                                               \
-            .h0 = h0,                                                                             \
-            .w_ih = w_ih,                                                                         \
-            .w_hh = w_hh,                                                                         \
-            .fwd = fwd,                                                                           \
-            .g_out = g_out,                                                                       \
-            .g_hn = g_hn,                                                                         \
-            .gx = gx,                                                                             \
-            .gh0 = gh0,                                                                           \
-            .gw_ih = gw_ih,                                                                       \
-            .gw_hh = gw_hh,                                                                       \
-            .gb_ih = gb,                                                                          \
-            .workspace = (char *)workspace};                                                      \
-        (void)stream;                                                                             \
-        recurrent_backward_##acc(&r);                                                             \
-        return aicf_ok();                                                                         \
+        recurrent r = {RECURRENT(s, with_blas),                                                   \
+                       .fwd = fwd,                                                                \
+                       .g_out = g_out,                                                            \
+                       .g_hn = g_hn,                                                              \
+                       .gx = gx,                                                                  \
+                       .gh0 = gh0,                                                                \
+                       .gw_ih = gw_ih,                                                            \
+                       .gw_hh = gw_hh,                                                            \
+                       .gb_ih = gb};                                                              \
+        LAUNCH(backward, acc);                                                                    \
     }
 
-LAUNCHER(float, f32, blas, f32, true)
-LAUNCHER(double, f64, blas, f64, true)
-LAUNCHER(float, f32, loop, f32, false)
-LAUNCHER(aicf_f16, f16, loop, f32, false)
-LAUNCHER(aicf_bf16, bf16, loop, f32, false)
-LAUNCHER(double, f64, loop, f64, false)
+LAUNCHERS
