@@ -176,13 +176,11 @@ inline plan
 plan_of(const aicf_conv &c)
 {
     plan p = {};
+    static_cast<geometry &>(p) = geometry_of(c);
     p.field = reinterpret_cast<const float *>(c.field);
     p.factor = reinterpret_cast<const float *>(c.factor);
     p.bias = static_cast<const float *>(c.bias);
     p.out = reinterpret_cast<float *>(c.out);
-    p.field_image = static_cast<int>(c.field_strides[0]);
-    p.field_channel = static_cast<int>(c.field_strides[1]);
-    p.field_row = static_cast<int>(c.field_strides[2]);
     p.factor_m = static_cast<int>(c.factor_strides[0]);
     p.factor_channel = static_cast<int>(c.factor_strides[1]);
     p.factor_y = static_cast<int>(c.factor_strides[2]);
@@ -190,15 +188,6 @@ plan_of(const aicf_conv &c)
     p.out_image = static_cast<int>(c.out_strides[0]);
     p.out_m = static_cast<int>(c.out_strides[1]);
     p.out_row = static_cast<int>(c.out_strides[2]);
-    p.images = static_cast<int>(c.images);
-    p.channels = static_cast<int>(c.channels);
-    p.m = static_cast<int>(c.m);
-    p.rows = static_cast<int>(c.y.places);
-    p.columns = static_cast<int>(c.x.places);
-    p.first_y = static_cast<int>(c.y.first);
-    p.first_x = static_cast<int>(c.x.first);
-    p.size_y = static_cast<int>(c.y.size);
-    p.size_x = static_cast<int>(c.x.size);
     return p;
 }
 

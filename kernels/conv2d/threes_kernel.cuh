@@ -20,14 +20,11 @@ constexpr int kMostGroups = 8; // of outputs of a thread, of a block
 constexpr int kBanks = 32;
 constexpr int kAbsent = INT32_MIN;
 
-struct plan {
+struct plan : geometry {
     const float *field, *factor, *bias; // bias may be NULL
     float *out;
-    int field_image, field_channel, field_row;
     int factor_m, factor_channel, factor_y, factor_x;
     int out_image, out_m, out_row;
-    int images, channels, m, rows, columns; // rows and columns of places
-    int first_y, first_x, size_y, size_x;
     // A block: groups of outputs over rows of images in strips, and how the channels are shared.
     int groups, tile_images, tile_rows, strips, sets;
     int m_tiles, row_tiles, depth;    // depth: channels of a slab, a multiple of sets

@@ -9,6 +9,32 @@ namespace aicf::AICF_OP::threes {
 constexpr int kSide = 3, kTaps = kSide * kSide, kHalo = kSide - 1;
 constexpr int kMostShared = 96 * 1024; // of a block
 
+// The field and the places of a convolution, as kernels count them.
+struct geometry {
+    int field_image, field_channel, field_row;
+    int images, channels, m, rows, columns; // rows and columns of places
+    int first_y, first_x, size_y, size_x;
+};
+
+inline geometry
+geometry_of(const aicf_conv &c)
+{
+    geometry g = {};
+    g.field_image = static_cast<int>(c.field_strides[0]);
+    g.field_channel = static_cast<int>(c.field_strides[1]);
+    g.field_row = static_cast<int>(c.field_strides[2]);
+    g.images = static_cast<int>(c.images);
+    g.channels = static_cast<int>(c.channels);
+    g.m = static_cast<int>(c.m);
+    g.rows = static_cast<int>(c.y.places);
+    g.columns = static_cast<int>(c.x.places);
+    g.first_y = static_cast<int>(c.y.first);
+    g.first_x = static_cast<int>(c.x.first);
+    g.size_y = static_cast<int>(c.y.size);
+    g.size_x = static_cast<int>(c.x.size);
+    return g;
+}
+
 inline int
 div_up(int a, int b)
 {

@@ -19,14 +19,11 @@ constexpr int kMostThreads = 512;
 constexpr int kMostChannels = 16, kMostGroups = 8; // of a block
 constexpr int kSlots = 2;                          // units in shared memory
 
-struct plan {
+struct plan : geometry {
     const float *field, *dense;
     float *out, *parts; // parts: [split][m][channel and tap]; NULL: the sums go to the out
-    int field_image, field_channel, field_row;
     int dense_image, dense_m, dense_row;
     int out_m, out_channel, out_y, out_x;
-    int images, channels, m, rows, columns; // rows and columns of places
-    int first_y, first_x, size_y, size_x;
     // A block: its tile, rows of a unit, sets of threads that share those.
     int groups, tile_channels, tile_rows, sets;
     int m_tiles, channel_tiles, row_tiles;
@@ -244,12 +241,10 @@ inline plan
 plan_of(const aicf_conv &c)
 {
     plan p = {};
+    static_cast<geometry &>(p) = geometry_of(c);
     p.field = reinterpret_cast<const float *>(c.field);
     p.dense = reinterpret_cast<const float *>(c.out);
     p.out = reinterpret_cast<float *>(c.factor);
-    p.field_image = static_cast<int>(c.field_strides[0]);
-    p.field_channel = static_cast<int>(c.field_strides[1]);
-    p.field_row = static_cast<int>(c.field_strides[2]);
     p.dense_image = static_cast<int>(c.out_strides[0]);
     p.dense_m = static_cast<int>(c.out_strides[1]);
     p.dense_row = static_cast<int>(c.out_strides[2]);
@@ -257,15 +252,6 @@ plan_of(const aicf_conv &c)
     p.out_channel = static_cast<int>(c.factor_strides[1]);
     p.out_y = static_cast<int>(c.factor_strides[2]);
     p.out_x = static_cast<int>(c.factor_strides[3]);
-    p.images = static_cast<int>(c.images);
-    p.channels = static_cast<int>(c.channels);
-    p.m = static_cast<int>(c.m);
-    p.rows = static_cast<int>(c.y.places);
-    p.columns = static_cast<int>(c.x.places);
-    p.first_y = static_cast<int>(c.y.first);
-    p.first_x = static_cast<int>(c.x.first);
-    p.size_y = static_cast<int>(c.y.size);
-    p.size_x = static_cast<int>(c.x.size);
     return p;
 }
 
