@@ -40,6 +40,7 @@ typedef struct capture {
     pthread_t thread;
     enum cudaStreamCaptureMode mode;
     int device;
+    unsigned long long id;
     bool on, invalid;
     nodes kept;
     set next;                       /* what the next node follows */
@@ -49,6 +50,7 @@ typedef struct capture {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static capture captures[CAPTURES];
+static unsigned long long begun; /* captures, each of which has its number */
 
 /* Requires the lock. NULL: the stream is not captured. */
 static capture *
@@ -196,6 +198,7 @@ begin(cudaStream_t stream, enum cudaStreamCaptureMode mode)
                                     .thread = pthread_self(),
                                     .mode = mode,
                                     .device = shim_device(),
+                                    .id = ++begun,
                                     .on = true};
             error = 0;
         }
@@ -252,14 +255,17 @@ cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 /* A node's handle is its number, and one. */
 static int
 tell(
-    cudaStream_t stream, enum cudaStreamCaptureStatus *status, const cudaGraphNode_t **nodes,
-    const cudaGraphEdgeData **edges, size_t *count)
+    cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+    const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges, size_t *count)
 {
     pthread_mutex_lock(&lock);
     capture *c = capture_of(stream);
     *status = !c           ? cudaStreamCaptureStatusNone
               : c->invalid ? cudaStreamCaptureStatusInvalidated
                            : cudaStreamCaptureStatusActive;
+    if (c && id) {
+        *id = c->id;
+    }
     if (c && nodes) {
         *count = 0;
         for (size_t i = 0; i < c->kept.count; i++) {
@@ -290,8 +296,8 @@ INFO(
     size_t *count)
 {
     int error = shim_enter("cudaStreamGetCaptureInfo");
-    (void)id, (void)graph;
-    error = error ? error : tell(stream, status, nodes, edges, count);
+    (void)graph;
+    error = error ? error : tell(stream, status, id, nodes, edges, count);
     return (cudaError_t)shim_leave(error, "cudaStreamGetCaptureInfo", "stream=%p", (void *)stream);
 }
 

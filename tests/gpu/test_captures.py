@@ -147,6 +147,49 @@ def test_branches_over_shared_memory(add: Any, rt: Any, seed: int) -> None:
     assert len(set(found)) == 1, [x == found[0] for x in found]
 
 
+WHOLE = """
+    import numpy as np
+    import aicf_cuda.lstm as lstm
+    import aicf_rt
+    T, N, D, H = 32, 1024, 64, 128
+    r = np.random.default_rng(0)
+
+    def tensor(*shape):
+        made = aicf_rt.empty(shape, "f32", "cuda")
+        aicf_rt.copy((r.standard_normal(shape) / 8).astype("f4"), made)
+        return made
+
+    def layer():
+        ins = [(T, N, D), (N, H), (N, H), (4 * H, D), (4 * H, H)]
+        outs = [(T, N, H), (N, H), (N, H), (T, N, 4 * H), (T, N, H)]
+        made = [aicf_rt.empty(shape, "f32", "cuda") for shape in outs]
+        return lstm.bind(*map(tensor, ins), None, None, *made), made[0]
+
+    layers = [layer() for _ in range(4)]
+    assert {call.kernel for call, _ in layers} == {"persistent"}
+    left = []
+    for branches in (1, 2, 4):
+        graph = aicf_rt.capture([call for call, _ in layers], branches=branches)
+        for turn in range(20):
+            graph.launch()
+        aicf_rt.synchronize("cuda")
+        left.append([])
+        for _, out in layers:
+            found = np.zeros((T, N, H), "f4")
+            aicf_rt.copy(out, found)
+            left[-1].append(found.tobytes())
+            aicf_rt.copy(np.full((T, N, H), np.nan, "f4"), out)
+    print([other == left[0] for other in left[1:]], len(set(left[0])))
+"""
+
+
+@pytest.mark.promise("GRAPH-branches", "GRAPH-whole")
+def test_branches_that_each_fill_the_device(start: Any) -> None:
+    """Layers of which each launch waits for all its blocks and has as many as the device runs: they
+    end, with the bits of a chain."""
+    assert start(WHOLE).output(limit=90).strip() == "[True, True] 4"
+
+
 @pytest.mark.promise("GRAPH-update")
 def test_updates_while_it_runs(add: Any, rt: Any) -> None:
     """Launches on their way go on with what was; a graph that is let go runs to its end."""

@@ -297,3 +297,51 @@ for wrong in (0, -1, 65):
         raise AssertionError(wrong)
 """
     )
+
+
+@pytest.mark.promise("GRAPH-branches", "GRAPH-whole")
+def test_launches_that_need_the_whole_device_follow_each_other(over: Over, ops: list[str]) -> None:
+    """Cooperative ones wait for blocks of their own: two that each hold a part of the device would
+    wait for ever. What else the branches have runs beside them."""
+    over(
+        HEAD
+        + """
+lstm = module("lstm")
+T, N, I, H = 3, 64, 32, 128
+
+def layer():
+    ins = [(T, N, I), (N, H), (N, H), (4 * H, I), (4 * H, H)]
+    outs = [(T, N, H), (N, H), (N, H), (T, N, 4 * H), (T, N, H)]
+    tensors = [fake(*s, dtype="bf16") for s in ins]
+    return lstm.bind(*tensors, None, None, *(fake(*s, dtype="bf16") for s in outs))
+
+def played(graph):
+    shim.reset()
+    graph.launch()
+    return [line for line in shim.lines() if "node" in line.words]
+
+def whole_of(lines):
+    return [i for i, line in enumerate(lines) if "Cooperative" in line.name]
+
+layers = [layer() for _ in range(5)]
+assert {call.kernel for call in layers} == {"persistent"}, layers
+for branches in (2, 3, 64):
+    graph = aicf_rt.capture(layers, branches=branches)
+    lines, after = played(graph), edges(graph)
+    sets = past(after)
+    whole = whole_of(lines)
+    assert len(whole) == 5, lines
+    for before, then in zip(whole, whole[1:]):
+        assert before in sets[then], (branches, before, then, after)
+    assert sum(not own for own in after) == min(branches, 5), after
+chain = edges(aicf_rt.capture(layers))
+assert chain == [[], *([i] for i in range(len(chain) - 1))], chain
+# One that is behind the other anyway gets no edge of its own; captures know nothing of each other.
+small = [relu.bind(fake(8), fake(8)) for _ in range(2)]
+graph = aicf_rt.capture([layers[0], small[0], layers[0]], branches=2)
+assert edges(graph) == [[], [0], [], [1], [3]], edges(graph)
+assert graph.update([layers[1], small[1], layers[1]]) == "updated"
+assert edges(graph) == [[], [0], [], [1], [3]], edges(graph)
+assert shim.failed() == []
+"""
+    )

@@ -51,6 +51,10 @@ aicf_status cuda_graph_after(
 /* Whether what is launched next on a captured stream may not start early, though its kernel could.
    Requires here.late. */
 bool order_is_late(cudaStream_t stream);
+/* Around a launch that needs all its blocks on the device at once: two of a capture never run
+   beside each other. The second after one that succeeded. */
+cudaError_t order_begin_whole(cudaStream_t stream);
+void order_end_whole(cudaStream_t stream);
 
 #pragma GCC visibility pop
 

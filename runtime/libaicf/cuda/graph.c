@@ -1,7 +1,7 @@
 /* Graphs: a stream's capture, made executable. The capture is of this thread alone: what is
    forbidden meanwhile is forbidden to it and to no other, and a kernel whose code is still to be
    loaded loads it there. Launches that may start early become programmatic edges, and cooperative
-   ones stay what they are: both are captured since CUDA 12.3. */
+   ones stay what they are, one behind the other: both are captured since CUDA 12.3. */
 #include "attempt.h"
 #include "device.h"
 #include "driver.h"

@@ -156,8 +156,13 @@ NOTED(
     void **args, size_t shared, cudaStream_t stream)
 {
     cudaError_t before = cudaPeekAtLastError();
-    cudaError_t error =
-        native_cudaLaunchCooperativeKernel(function, grid, block, args, shared, stream);
+    cudaError_t error = order_begin_whole(stream);
+    if (error == cudaSuccess) {
+        error = native_cudaLaunchCooperativeKernel(function, grid, block, args, shared, stream);
+    }
+    if (error == cudaSuccess) {
+        order_end_whole(stream);
+    }
     return end(before, error, grid, block, shared);
 }
 
@@ -169,7 +174,33 @@ is_early(const cudaLaunchConfig_t *config)
            one->val.programmaticStreamSerializationAllowed;
 }
 
+static bool
+is_whole(const cudaLaunchConfig_t *config)
+{
+    bool whole = false;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const cudaLaunchAttribute *one = &config->attrs[i];
+        whole |= one->id == cudaLaunchAttributeCooperative && one->val.cooperative;
+    }
+    return whole;
+}
+
 DECLARE(cudaError_t, cudaLaunchKernelExC, const cudaLaunchConfig_t *, const void *, void **);
+
+/* By the runtime; what it says is still to be noted. */
+static cudaError_t
+launch_config(const cudaLaunchConfig_t *config, const void *function, void **args)
+{
+    bool whole = is_whole(config);
+    cudaError_t error = whole ? order_begin_whole(config->stream) : cudaSuccess;
+    if (error == cudaSuccess) {
+        error = native_cudaLaunchKernelExC(config, function, args);
+    }
+    if (error == cudaSuccess && whole) {
+        order_end_whole(config->stream);
+    }
+    return error;
+}
 
 enum { ATTRIBUTES = 16 };
 
@@ -187,7 +218,7 @@ launch_late(const cudaLaunchConfig_t *config, const void *function, void **args)
         }
     }
     cudaError_t before = cudaPeekAtLastError();
-    cudaError_t error = native_cudaLaunchKernelExC(&late, function, args);
+    cudaError_t error = launch_config(&late, function, args);
     return end(before, error, late.gridDim, late.blockDim, late.dynamicSmemBytes);
 }
 
@@ -205,7 +236,7 @@ noted_cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function
         return cudaSuccess;
     }
     cudaError_t before = cudaPeekAtLastError();
-    cudaError_t error = native_cudaLaunchKernelExC(config, function, args);
+    cudaError_t error = launch_config(config, function, args);
     error = early ? learn(error, function, NULL) : error;
     return end(before, error, config->gridDim, config->blockDim, config->dynamicSmemBytes);
 }

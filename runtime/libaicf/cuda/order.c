@@ -13,15 +13,20 @@
 #define UPDATE cudaStreamUpdateCaptureDependencies
 #endif
 
-/* What the next piece on the stream follows. *nodes is the runtime's, until the next call. */
+/* What the next piece on a stream follows, in a capture of that number. */
+typedef struct place {
+    unsigned long long capture;
+    const cudaGraphNode_t *nodes; /* the runtime's, until the next call */
+    size_t count;
+} place;
+
 static cudaError_t
-ask(cudaStream_t stream, const cudaGraphNode_t **nodes, size_t *count)
+ask(cudaStream_t stream, place *p)
 {
     enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     const cudaGraphEdgeData *edges; /* asked for, as else edges that are not plain are an error */
-    *nodes = NULL;
-    *count = 0;
-    cudaError_t error = INFO(stream, &captured, NULL, NULL, nodes, &edges, count);
+    *p = (place){0, NULL, 0};
+    cudaError_t error = INFO(stream, &captured, &p->capture, NULL, &p->nodes, &edges, &p->count);
     return error                                            ? error
            : captured == cudaStreamCaptureStatusActive      ? cudaSuccess
            : captured == cudaStreamCaptureStatusInvalidated ? cudaErrorStreamCaptureInvalidated
@@ -31,13 +36,12 @@ ask(cudaStream_t stream, const cudaGraphNode_t **nodes, size_t *count)
 static cudaError_t
 find_leaves(cudaStream_t stream, aicf_node *leaves, int64_t room, int64_t *count)
 {
-    const cudaGraphNode_t *nodes;
-    size_t found;
-    cudaError_t error = ask(stream, &nodes, &found);
-    for (size_t i = 0; i < found && i < (size_t)room && !error; i++) {
-        leaves[i] = (aicf_node)(void *)nodes[i];
+    place p;
+    cudaError_t error = ask(stream, &p);
+    for (size_t i = 0; i < p.count && i < (size_t)room && !error; i++) {
+        leaves[i] = (aicf_node)(void *)p.nodes[i];
     }
-    *count = (int64_t)found;
+    *count = (int64_t)p.count;
     return error;
 }
 
@@ -57,6 +61,24 @@ cuda_graph_leaves(
     return status;
 }
 
+static bool
+is_among(cudaGraphNode_t node, const cudaGraphNode_t *nodes, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i < count; i++) {
+        found |= nodes[i] == node;
+    }
+    return found;
+}
+
+/* The thread's last captured launch that needs all its blocks on the device at once. */
+static _Thread_local struct {
+    unsigned long long capture; /* 0: there was none */
+    cudaStream_t stream;
+    cudaGraphNode_t node;
+    bool branches; /* since then the stream was told to follow others */
+} whole;
+
 /* What the next piece on a stream follows, and is to see ended; while here.late. */
 static _Thread_local struct {
     cudaStream_t stream;
@@ -74,6 +96,9 @@ cuda_graph_after(
     cudaError_t before = attempt_begin();
     cudaError_t error = attempt_enter(device.index, &previous);
     here.late = false;
+    if (native(stream) == whole.stream) {
+        whole.branches = !is_among(whole.node, nodes, (size_t)count);
+    }
     if (error == cudaSuccess) {
         error =
             UPDATE(native(stream), nodes, NULL, (size_t)count, cudaStreamSetCaptureDependencies);
@@ -93,12 +118,53 @@ cuda_graph_after(
 bool
 order_is_late(cudaStream_t stream)
 {
-    const cudaGraphNode_t *nodes;
-    size_t count;
+    place p;
     if (stream != late.stream) {
         return false;
     }
-    here.late = ask(stream, &nodes, &count) == cudaSuccess && count == late.count &&
-                (count > 1 || nodes[0] == late.first);
+    here.late = ask(stream, &p) == cudaSuccess && p.count == late.count &&
+                (p.count > 1 || p.nodes[0] == late.first);
     return here.late;
+}
+
+/* ---- launches that need all their blocks on the device at once --------------------------------
+ */
+
+/* Two that each hold a part of the device would wait for each other for ever: so one follows the
+   other, however the capture branches. On one stream that nobody told otherwise it does already. */
+cudaError_t
+order_begin_whole(cudaStream_t stream)
+{
+    place p;
+    if (!whole.capture || (stream == whole.stream && !whole.branches)) {
+        return cudaSuccess;
+    }
+    cudaError_t before = cudaPeekAtLastError();
+    cudaError_t error = ask(stream, &p);
+    if (error) { /* nothing is captured there; what else is wrong, the launch will say */
+        if (before == cudaSuccess) {
+            cudaGetLastError();
+        }
+        return cudaSuccess;
+    }
+    if (p.capture != whole.capture || is_among(whole.node, p.nodes, p.count)) {
+        return cudaSuccess;
+    }
+    return UPDATE(stream, &whole.node, NULL, 1, cudaStreamAddCaptureDependencies);
+}
+
+void
+order_end_whole(cudaStream_t stream)
+{
+    place p;
+    cudaError_t before = cudaPeekAtLastError();
+    cudaError_t error = ask(stream, &p);
+    if (error == cudaSuccess && p.count == 1) {
+        whole.capture = p.capture;
+        whole.stream = stream;
+        whole.node = p.nodes[0];
+        whole.branches = false;
+    } else if (error && before == cudaSuccess) {
+        cudaGetLastError();
+    }
 }
