@@ -4,6 +4,14 @@
 
 #include "block.h"
 
+/* From 3.12 on the stable interface has the names; the bits are those of 3.11. */
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+#ifndef PY_VECTORCALL_ARGUMENTS_OFFSET
+#define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
+#endif
+
 typedef PyObject *vectorcall_fn(PyObject *, PyObject *const *, size_t, PyObject *);
 
 typedef struct bound {

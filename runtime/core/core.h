@@ -62,6 +62,7 @@ typedef struct core_state {
     PyTypeObject *stream_type;
     PyTypeObject *event_type;
     PyTypeObject *graph_type;
+    PyTypeObject *again_type;
     PyObject *names[NAME_COUNT];
     PyObject *forward_ad;        /* torch.autograd.forward_ad, made once */
     PyObject *increment_version; /* torch.autograd.graph's, made once */
@@ -589,6 +590,14 @@ extern PyType_Spec bound_spec;
 /* graph.c */
 PyObject *graph_capture(PyObject *module, PyObject *args, PyObject *kwargs);
 extern PyType_Spec graph_spec;
+/* layouts.c: where the memory of an object lies, of what and how large: what its owner may change
+   in place, as words. The count of them; 0: it has no reader of its own, or more dims. Runs no
+   Python but where the reader refuses. */
+enum { LAYOUT_DIMS = 8, LAYOUT_WORDS = 4 + 2 * LAYOUT_DIMS };
+int layout_read(core_state *core, PyObject *object, int64_t *words);
+PyObject *layouts_of(PyObject *module, PyObject *objects);
+/* again.c: aicf_rt.Again, which does a run of a prepared program again. */
+extern PyType_Spec again_spec;
 
 extern PyType_Spec tensor_spec;
 PyObject *tensor_empty(PyObject *module, PyObject *args, PyObject *kwargs);

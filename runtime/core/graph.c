@@ -8,11 +8,6 @@
 #include <structmember.h>
 #include <unistd.h>
 
-/* From 3.12 on the stable interface has the name; the bit is that of 3.11. */
-#ifndef Py_TPFLAGS_HAVE_VECTORCALL
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
-#endif
-
 /* ---- the lock -------------------------------------------------------------------------------- */
 
 void

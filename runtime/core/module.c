@@ -140,6 +140,7 @@ module_exec(PyObject *module)
         add_type(module, &stream_spec, &state->stream_type) < 0 ||
         add_type(module, &event_spec, &state->event_type) < 0 ||
         add_type(module, &graph_spec, &state->graph_type) < 0 ||
+        add_type(module, &again_spec, &state->again_type) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", AICF_CORE_VERSION) < 0) {
         return -1;
     }
@@ -178,6 +179,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT((PyObject *)state->stream_type);
     Py_VISIT((PyObject *)state->event_type);
     Py_VISIT((PyObject *)state->graph_type);
+    Py_VISIT((PyObject *)state->again_type);
     return sources_traverse(state, visit, arg);
 }
 
@@ -207,6 +209,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->stream_type);
     Py_CLEAR(state->event_type);
     Py_CLEAR(state->graph_type);
+    Py_CLEAR(state->again_type);
     return 0;
 }
 
@@ -256,6 +259,10 @@ static PyMethodDef methods[] = {
      "copy($module, source, out, *, stream=None)\n--\n\n"
      "Copies the bytes of a dense tensor to another of its shape and dtype: on the host, on a "
      "device, or between them.\nBetween two it is done when this returns."},
+    {"layouts", layouts_of, METH_O,
+     "layouts($module, tensors, /)\n--\n\nWhere each of a tuple of tensors lies, its shape, "
+     "strides "
+     "and dtype, as bytes: others, once any of that is another."},
     {"synchronize", (PyCFunction)(void (*)(void))work_synchronize, METH_VARARGS | METH_KEYWORDS,
      "synchronize($module, device='cpu', stream=None)\n--\n\n"
      "Waits until all that is queued on the stream, or on the device's default one, has run."},

@@ -1,10 +1,6 @@
 /* Launches of a graph: where a call would find its stream and what may have moved, the same. */
 #include "graph.h"
 
-#ifndef PY_VECTORCALL_ARGUMENTS_OFFSET
-#define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
-#endif
-
 /* The stream of a launch that names none: the one that the calls name, or their framework's. */
 static aicf_stream
 default_stream(const recording *r)

@@ -3,6 +3,7 @@ to ask; and where its memory is."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -50,11 +51,24 @@ _LIKE: dict[tuple[str, str], Callable[[Any, Any], bool]] = {
 
 
 def mover(x: Any) -> Callable[[], Any] | None:
-    """What says where a tensor is, of what and how large, if its owner may change that under way;
-    None where the memory stays while a call has it."""
-    if not any(c.__module__.partition(".")[0] == "torch" for c in type(x).__mro__):
+    """What says where a tensor is, of what and how large, since its owner may change that under
+    way, as by `x.shape =` of numpy's, `x.data =` of torch's, or another tensor behind the same
+    wrapper; None where that stays, or nobody can say."""
+    import aicf_rt
+
+    kind = type(x)
+    if (kind.__module__, kind.__name__) in _FIXED or kind.__module__.startswith("jax"):
         return None
-    return lambda: (x.data_ptr(), x.shape, x.stride(), x.dtype)
+    ask = functools.partial(aicf_rt.layouts, (x,))
+    try:
+        ask()
+    except Exception:  # whatever a class of somebody's says that no call was given yet
+        is_torch = any(c.__module__.partition(".")[0] == "torch" for c in kind.__mro__)
+        return (lambda: (x.data_ptr(), x.shape, x.stride(), x.dtype)) if is_torch else None
+    return ask
+
+
+_FIXED = {("aicf_rt", "Tensor"), ("aicf.backend.null", "NullTensor")}
 
 
 def extent(x: Any) -> tuple[int, int]:

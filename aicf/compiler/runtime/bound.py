@@ -6,8 +6,11 @@ what differs is put in its place.
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aicf.compiler.ir.graph import Graph
@@ -21,13 +24,36 @@ _NOTHING = -1
 _NUMBERS = (int, float, bool)
 
 
+@dataclass(slots=True)
+class Repeat:
+    """What a run that is given the same comes to: a graph or a list of calls to launch, or what is
+    called, and what the run gives. `numbers`, as `aicf_rt.Again` has them, may be others: they are
+    written to `cells`, and kept in `kept`."""
+
+    work: Any
+    result: Any
+    cells: Any = None
+    numbers: tuple[tuple[Any, ...], ...] = ()
+    kept: dict[Value, Any] = field(default_factory=dict)
+
+    def run(self) -> Any:
+        if isinstance(self.work, list):
+            sys.modules["aicf_rt"].run(self.work)  # who has calls has the runtime
+        else:
+            self.work()
+        return self.result
+
+
 class Runner(Protocol):
     """Runs one graph without symbols: op by op, replayed, or captured. `own`: the outputs that its
     next run overwrites. `putters`, by names of inputs, are sooner than `put`: False of numbers
-    that are not plainly right. They may go under way."""
+    that are not plainly right. They may go under way. `repeat`: None where a run is more than
+    that."""
 
     putters: dict[str, Callable[[Any], bool]]
 
+    @property
+    def repeat(self) -> Repeat | None: ...
     @property
     def program(self) -> Program | None: ...
     @property
@@ -55,7 +81,9 @@ class Bound:
         self._putters: dict[str, Callable[[Any], bool]] = {}  # the runner's
         self._by_name = {v.name: v for v in graph.inputs}
         self._current: list[tuple[Callable[[], Any], Any]] = []
-        self._asked: list[tuple[Callable[[], Any], Any]] = []  # what has to be as it was
+        self._asked: list[tuple[Callable[[], Any], Any]] = []  # what has to be as it was: that is
+        self._answers: tuple[tuple[Callable[[], Any], Any], ...] = ()  # these, and layouts
+        self._watched: tuple[Any, ...] = ()  # of these
         self._moves: dict[Value, tuple[Callable[[], Any], Any]] = {}  # the same of tensors
 
     @property
@@ -135,6 +163,15 @@ class Bound:
         self.inputs, self.named, self._given = inputs, named, version
         return runner
 
+    def hold(self, again: Any) -> None:
+        """The next run may be the last one again, where all that it is given is."""
+        repeat = None if self.runner is None else self.runner.repeat
+        if repeat is not None and self._given != _NOTHING:
+            again.hold(
+                self.inputs, self.named, self._watched, self._answers, repeat.work, repeat.result,
+                repeat.cells, repeat.numbers, repeat.kept,
+            )  # fmt: skip
+
     def _watch(self, given: dict[Value, Any]) -> None:
         for value, x in given.items():
             ask = mover(x) if hasattr(x, "shape") else None
@@ -142,4 +179,12 @@ class Bound:
                 self._moves[value] = ask, ask()
             else:
                 self._moves.pop(value, None)
-        self._asked = [*self._current, *self._moves.values()]
+        asks = [ask for ask, _ in self._moves.values()]
+        layouts = [ask for ask in asks if isinstance(ask, functools.partial)]  # asked as one
+        self._watched = tuple(ask.args[0][0] for ask in layouts)
+        others = [pair for pair in self._moves.values() if pair[0] not in layouts]
+        self._answers = (*self._current, *others)
+        self._asked = [*self._answers]
+        if layouts:
+            ask = functools.partial(layouts[0].func, self._watched)
+            self._asked.append((ask, ask()))

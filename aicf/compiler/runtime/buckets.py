@@ -23,7 +23,7 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Value, values_of
 from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
-from aicf.compiler.runtime.bound import Bound
+from aicf.compiler.runtime.bound import Bound, Repeat
 from aicf.compiler.runtime.graph_capture import Captured
 from aicf.compiler.runtime.outputs import packed
 from aicf.compiler.runtime.program import Program
@@ -137,6 +137,7 @@ class Padded:
         self._given = dict(given)
         self._me = object()  # as the bucket knows it: that is no cycle
         self.putters: dict[str, Callable[[Any], bool]] = {}
+        self.repeat: Repeat | None = None
         rows = bucket.rows.items()
         self._parts = {v: list(_parts(self.backend, whole, size)) for v, whole in rows}
 

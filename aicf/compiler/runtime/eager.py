@@ -9,6 +9,7 @@ from aicf.compiler.ir.graph import Graph
 from aicf.compiler.ir.node import Node, Value
 from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
+from aicf.compiler.runtime.bound import Repeat
 from aicf.compiler.runtime.outputs import copied, packed
 from aicf.compiler.runtime.program import Choose
 from aicf.table import Row
@@ -24,6 +25,7 @@ class Eager:
         self.tensors = dict(held)
         self._last = _last_uses(graph)
         self.putters: dict[str, Callable[[Any], bool]] = {}
+        self.repeat: Repeat | None = None
 
     @property
     def program(self) -> None:

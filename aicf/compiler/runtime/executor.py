@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -89,6 +88,8 @@ class ExecutorV2:
         outputs: OutputsAre = "fresh", inputs: Inputs = "auto", branches: int | None = None,
         buckets: Any = None, selector: Selector | None = None, kept: int = 8,
     ) -> None:  # fmt: skip
+        from aicf_rt import Again
+
         check_kinds(graph, backend, params, constants, kept, selector)
         for name, word in (("mode", mode), ("outputs", outputs), ("inputs", inputs)):
             if word not in _WORDS[name]:
@@ -115,12 +116,12 @@ class ExecutorV2:
         self._params: dict[Value, Any] = {}
         self._version = 0  # how often params became other tensors
         self._data = dict(constants or {})
-        self._lock = threading.RLock()  # a run puts inputs into calls that all runs launch
-        self._acquire, self._release = self._lock.acquire, self._lock.release
+        # A run puts inputs into calls that all runs launch. Who has it has had the last run
+        # forgotten: the next one is looked at in full.
+        self._lock = self._again = Again()
         self._bounds: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()  # by sizes and stream
         self._last: Bound | None = None
-        self.last: Bound | None = None
-        """What ran last, or was made ready: its `graph`, `inputs` and `named`."""
+        self._shown: Bound | None = None
         for name, array in (params or {}).items():
             self.load(name, array)
 
@@ -190,14 +191,22 @@ class ExecutorV2:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the graph: inputs by position or name. Gives its output; a tuple of several, None of
         none."""
-        self._acquire()  # not `with`, which costs twice as much
-        try:
+        if not nvtx.asked:
+            found = self._again(inputs, named)
+            if found is not NotImplemented:
+                return found
+        return self._run(inputs, named)
+
+    def _run(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """One that is not the last one again, as far as that is known."""
+        with self._lock:
             bound = self._last
             if bound is None or not bound.takes(inputs, named, self._version):
                 bound = self._given_to(inputs, named)
-            return bound.run()
-        finally:
-            self._release()
+            found = bound.run()
+            if self._last is not None:
+                bound.hold(self._again)
+            return found
 
     def prepare(self, *inputs: Any, **named: Any) -> None:
         """All that a run with such inputs does before it launches anything: calls are bound, and
@@ -220,7 +229,7 @@ class ExecutorV2:
         values = dict(zip(self.graph.entries, bound.graph.entries, strict=True))
         bound.give({values[v]: x for v, x in given.items()}, self._version, inputs, named, current)
         is_open = self._rounding and not self._rounding.knows(sizes, stream)
-        self.last, self._last = bound, None if is_open else bound
+        self._shown, self._last = bound, None if is_open else bound
         return bound
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[Value, Any]:
@@ -341,6 +350,12 @@ class ExecutorV2:
 
     # ---- looking at it -------------------------------------------------------------------------
 
+    @property
+    def last(self) -> Bound | None:
+        """What ran last, or was made ready: its `graph`, `inputs` and `named`."""
+        with self._lock:
+            return self._shown
+
     def program(self, **sizes: int) -> Program:
         """What runs of these sizes launch, made ready though none came; in mode "eager", what would
         be. Its tensors are those of the last run, or have undefined elements."""
@@ -358,7 +373,7 @@ class ExecutorV2:
                     zip(bound.graph.params, map(self._params.get, graph.params), strict=True)
                 )
                 bound.give(given | params, self._version, (), {})
-            self.last = bound
+            self._shown = bound
             return self._ready(bound)
 
     @property

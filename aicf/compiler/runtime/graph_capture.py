@@ -17,6 +17,7 @@ from aicf.compiler.ir.node import Value
 from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.alike import alike
+from aicf.compiler.runtime.bound import Repeat
 from aicf.compiler.runtime.outputs import Outputs, lies_in_entries, packed
 from aicf.compiler.runtime.program import Program, Step
 from aicf.compiler.runtime.replay import Replay
@@ -45,8 +46,7 @@ class Captured:
         self._refused = refused
         self.graph: Any = None
         self._version = -1  # of the program, that the graph is of
-        self._again: Callable[[], Any] | None = None  # all there is to do, where nothing was put
-        self._result: Any = None  # of that
+        self._repeat: Repeat | None = None  # all there is to do, where nothing was put
         self._replay: Replay | None = None  # once it has failed
         makers = {v.name: scalars.putter(v) for v in scalars.tensors}
         self.putters = {name: put for name, put in makers.items() if put is not None}
@@ -75,7 +75,7 @@ class Captured:
         if value in self.scalars.tensors:
             self._put_number(value, tensor)
             return
-        self._again = None
+        self._repeat = None
         if value in self._copies:
             self._put_copied(value, tensor)
         elif value in self._copyable and self.inputs == "auto" and self._moves[value] == _MOVES:
@@ -115,10 +115,13 @@ class Captured:
     # ---- running -------------------------------------------------------------------------------
 
     def run(self) -> Any:
-        if self._again is not None and not nvtx.asked:
-            self._again()
-            return self._result
+        if self._repeat is not None and not nvtx.asked:
+            return self._repeat.run()
         return self._run()
+
+    @property
+    def repeat(self) -> Repeat | None:
+        return self._repeat if self._replay is None else self._replay.repeat
 
     def _run(self) -> Any:
         if self._replay is None:
@@ -128,7 +131,9 @@ class Captured:
         self._launch()
         found = packed(self.outputs.after_launch())
         if not self._copies and not self.outputs.fresh:
-            self._again, self._result = self.graph.launch, found
+            scalars, work = self.scalars, self.graph
+            work = work if callable(work) else work.launch
+            self._repeat = Repeat(work, found, scalars.host, scalars.cells, scalars.numbers)
         return found
 
     def launch(self) -> list[Any]:
@@ -169,7 +174,7 @@ class Captured:
             self._refused(error)
 
     def _give_up(self) -> None:
-        self.graph = self._again = None
+        self.graph = self._repeat = None
         self.putters.clear()
         for value, number in self.scalars.numbers.items():
             self.program.put(value, number)

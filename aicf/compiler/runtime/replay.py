@@ -8,6 +8,7 @@ from typing import Any
 from aicf.backend import nvtx
 from aicf.backend.base import AicfBackend
 from aicf.compiler.ir.node import Value
+from aicf.compiler.runtime.bound import Repeat
 from aicf.compiler.runtime.outputs import Outputs, packed
 from aicf.compiler.runtime.program import Program
 
@@ -19,12 +20,8 @@ class Replay:
         self.program = program
         self.outputs = Outputs(program, fresh)
         self.putters: dict[str, Callable[[Any], bool]] = {}
-        self._result: Any = None  # of outputs that are reused
-        self._calls: list[
-            Any
-        ] = []  # all there is to launch, where nothing was put; [] is not known
+        self.repeat: Repeat | None = None  # where nothing was put, and outputs are reused
         self._is_plain = type(program.backend).run is AicfBackend.run
-        self._launch: Callable[[list[Any]], None] = program.backend.run
 
     @property
     def own(self) -> dict[Value, Any]:
@@ -32,7 +29,7 @@ class Replay:
 
     def put(self, value: Value, tensor: Any, again: bool = False) -> None:
         """From the next run on."""
-        self._calls = []
+        self.repeat = None
         self.program.put(value, tensor, again)
 
     def ready(self) -> Program:
@@ -41,9 +38,8 @@ class Replay:
         return self.program
 
     def run(self) -> Any:
-        if self._calls and not nvtx.asked:
-            self._launch(self._calls)
-            return self._result
+        if self.repeat is not None and not nvtx.asked:
+            return self.repeat.run()
         return self._run()
 
     def _run(self) -> Any:
@@ -53,10 +49,8 @@ class Replay:
             program.run()
             return packed(outputs.after_replay())
         program.run()
-        self._result = packed(outputs.after_replay())
+        result = packed(outputs.after_replay())
         pieces = program.pieces
-        if self._is_plain and len(pieces) == 1:
-            from aicf_rt import run
-
-            self._launch, self._calls = run, pieces[0][0]
-        return self._result
+        if self._is_plain and len(pieces) == 1 and pieces[0][0]:
+            self.repeat = Repeat(pieces[0][0], result)
+        return result

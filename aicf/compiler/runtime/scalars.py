@@ -43,6 +43,11 @@ class Scalars:
         self._range = {v: _range(graph, v, dtype) for v, dtype in zip(values, dtypes, strict=True)}
         self._kind = {v: _kind(dtype) for v, dtype in zip(values, dtypes, strict=True)}
         bytes_of: Any = self.host.data
+        self.cells = tuple(
+            (v.name, v, 8 * i, _FORMATS[dtype], *self._range[v])
+            for i, (v, dtype) in enumerate(zip(values, dtypes, strict=True)) if dtype in _FORMATS
+        )  # fmt: skip
+        """Where numbers that are plainly right are written to, as `aicf_rt.Again` is told."""
         self._cells = {
             v: bytes_of[8 * i : 8 * i + BYTES[dtype]].cast(_FORMATS[dtype])
             for i, (v, dtype) in enumerate(zip(values, dtypes, strict=True))

@@ -2,6 +2,7 @@
 
 from ._core import (
     INTERFACE,
+    Again,
     Call,
     CudaError,
     CudaLost,
@@ -14,6 +15,7 @@ from ._core import (
     capture,
     copy,
     empty,
+    layouts,
     run,
     synchronize,
     view,
@@ -21,6 +23,7 @@ from ._core import (
 
 __all__ = [
     "INTERFACE",
+    "Again",
     "Call",
     "CudaError",
     "CudaLost",
@@ -33,6 +36,7 @@ __all__ = [
     "capture",
     "copy",
     "empty",
+    "layouts",
     "run",
     "synchronize",
     "view",

@@ -1,6 +1,6 @@
 """The part in C that all generated modules share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, SupportsIndex, final
 
 INTERFACE: Final[int]
@@ -160,6 +160,37 @@ class Graph:
         changed; "instantiated": it was made anew, which takes longer. Raises as `capture` does, and
         the graph is then as it was."""
 
+@final
+class Again:
+    """The last run of a prepared program, to be done again; and the lock that runs have, and what
+    changes the program, as often as a thread likes."""
+
+    def __enter__(self) -> None:
+        """Takes the lock, and forgets the last run: the next one is to be looked at in full."""
+    def __exit__(self, *raised: object) -> None: ...
+    def __call__(self, inputs: tuple[Any, ...], named: dict[str, Any], /) -> Any:
+        """Where all that a run is given is what the last one was, or a number that is written in
+        its place: does it, and gives its result. Else NotImplemented, and nothing ran; so too
+        where this thread has the lock."""
+    def hold(
+        self,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any],
+        watched: tuple[Any, ...],
+        asked: tuple[tuple[Callable[[], Any], Any], ...],
+        work: Graph | list[Call] | Callable[[], Any],
+        result: Any,
+        cells: Any,
+        numbers: tuple[tuple[str, Any, int, str, Any, Any], ...],
+        kept: dict[Any, Any],
+        /,
+    ) -> None:
+        """From now on such runs do `work` and give `result`, while the layouts of `watched` are what
+        they are and each of `asked` answers what stands beside it. `numbers`, at most 16 of them, may be
+        others: (name, key, offset, format, low, high) of each, which is written to the bytes
+        `cells` as by `struct`, and told to `named` by its name and to `kept` by its key when the
+        run is forgotten. Requires the lock."""
+
 def capture(
     calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...],
     /,
@@ -204,6 +235,11 @@ def view(
 def copy(source: Any, out: Any, *, stream: Any = None) -> None:
     """Copies the bytes of a dense tensor to another of the same shape and dtype: on the host, on a
     device, or between the two, which it waits for. Raises Unsupported where they do not fit."""
+
+def layouts(tensors: tuple[Any, ...], /) -> bytes:
+    """Where each tensor lies, its shape, strides and dtype, in some form: other bytes once its owner
+    has changed any of that in place. Raises as a call does that is given it, and ValueError of more
+    than eight dims."""
 
 def synchronize(device: object = "cpu", stream: Any = None) -> None:
     """Waits until what is queued on the stream, the device's default one if None, has run."""
