@@ -27,27 +27,31 @@ join_all(const recording *r, aicf_stream stream)
     return status;
 }
 
-/* Other threads cannot wait for the stream of this one: one of the graph's own does. */
+/* Others cannot wait for the stream of this thread, nor anybody for one that is destroyed by then:
+   where `stream` is such a one, one of the graph's own waits for it now. */
 static aicf_status
-leave_thread(graph_object *self, const aicf_backend *backend, aicf_device device)
+leave_stream(
+    graph_object *self, const aicf_backend *backend, aicf_device device, aicf_stream stream)
 {
     aicf_status status = aicf_ok();
-    if (self->last != STREAM_OF_THREAD || !backend->wait) {
+    if (!backend->wait) {
         return status;
     }
     if (!self->own) {
         status = stream_take(backend, device, &self->own);
     }
-    status = status.kind ? status : backend->wait(device, self->own, STREAM_OF_THREAD);
+    status = status.kind ? status : backend->wait(device, self->own, stream);
     self->last = status.kind ? self->last : self->own;
     return status;
 }
 
 /* The lock is held. Launches follow each other on whatever streams they are: what they share, the
-   graph's own memory, is then nobody else's. */
+   graph's own memory, is then nobody else's. `stays`: the stream is not destroyed before the next
+   launch, and is every thread's. */
 static aicf_status
 launch_locked(
-    graph_object *self, const aicf_backend *backend, aicf_device device, aicf_stream stream)
+    graph_object *self, const aicf_backend *backend, aicf_device device, aicf_stream stream,
+    bool stays)
 {
     aicf_status status = aicf_ok();
     if (!self->graph) {
@@ -67,8 +71,11 @@ launch_locked(
     if (status.kind == AICF_OK && self->fed.pair) {
         status = feed_mark(&self->fed, backend, device, stream);
     }
-    aicf_status left = leave_thread(self, backend, device);
-    return status.kind ? status : left;
+    if (!stays && self->last == stream) {
+        aicf_status left = leave_stream(self, backend, device, stream);
+        status = status.kind ? status : left;
+    }
+    return status;
 }
 
 /* Whoever keeps the stream is kept until the next launch on another. The lock is held; who comes
@@ -86,23 +93,57 @@ keep_stream(graph_object *self, aicf_stream stream, PyObject *value)
     return before;
 }
 
+/* A number keeps no stream, and frameworks let theirs go with the object; but torch keeps its
+   streams for ever, and calls that name one do so at each launch. */
+static bool
+stream_stays(const recording *r, aicf_stream stream, PyObject *value)
+{
+    return stream == STREAM_DEFAULT     ? true
+           : stream == STREAM_OF_THREAD ? false
+           : value && value != Py_None  ? !PyLong_Check(value)
+           : r->stream || !r->lead      ? true
+                                        : r->lead->framework == FRAMEWORK_TORCH;
+}
+
 /* `value`: what the stream was named by. */
 static aicf_status
 launch_now(graph_object *self, const recording *r, aicf_stream stream, PyObject *value)
 {
     aicf_status status;
+    bool stays = stream_stays(r, stream, value);
     graph_lock(self);
     if (self->launched && !feed_waits(&self->fed)) {
-        status = launch_locked(self, r->backend, r->device, stream);
+        status = launch_locked(self, r->backend, r->device, stream, stays);
     } else {
         Py_BEGIN_ALLOW_THREADS;
-        status = launch_locked(self, r->backend, r->device, stream);
+        status = launch_locked(self, r->backend, r->device, stream, stays);
         Py_END_ALLOW_THREADS;
     }
     PyObject *before = keep_stream(self, stream, value);
     graph_unlock(self);
     Py_XDECREF(before);
     return status;
+}
+
+/* A capture would keep the numbers of this moment for ever. */
+static bool
+is_captured(const recording *r, aicf_stream stream)
+{
+    int64_t count;
+    return stream != STREAM_DEFAULT && r->backend->graph_leaves &&
+           r->backend->graph_leaves(r->device, stream, NULL, 0, &count).kind == AICF_OK;
+}
+
+static int
+refuse_captured(const core_state *core)
+{
+    PyObject *values[] = {Py_NewRef(Py_None), PyUnicode_FromString("stream")};
+    raise_with(
+        core->unsupported,
+        "launch: the stream is being captured, and what the graph is fed would stay as it is now: "
+        "launch it outside, or capture its calls",
+        (const char *const[]){"op", "arg", NULL}, values);
+    return -1;
 }
 
 static int
@@ -126,6 +167,9 @@ launch_recorded(graph_object *self, const recording *r, PyObject *value)
         return -1;
     }
     stream = stream ? stream : default_stream(r);
+    if (fed && is_captured(r, stream)) {
+        return refuse_captured(core);
+    }
     aicf_status status = r->joins ? join_all(r, stream) : aicf_ok();
     status = status.kind ? status : launch_now(self, r, stream, value);
     if (status.kind == AICF_OK && core->sync && r->backend->synchronize) {

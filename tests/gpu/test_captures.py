@@ -102,6 +102,28 @@ def test_each_launch_has_its_own_numbers(
     assert (found == 2 * want).all()
 
 
+@pytest.mark.guests("torch")
+@pytest.mark.promise("GRAPH-feed", "GRAPH-refuses")
+@pytest.mark.parametrize("fed", [True, False])
+def test_a_fed_graph_while_torch_captures_its_stream(add: Any, rt: Any, fed: bool) -> None:
+    """It would keep the numbers of that moment: refused, and torch's capture goes on."""
+    import torch
+
+    number, out = rt.empty((4,), "f32", "cuda", fed=fed), ones(rt)
+    graph = rt.capture([add.bind(number, number, out)], feed=(np.full(4, 2.0, "f4"), number))
+    made, x = torch.cuda.CUDAGraph(), torch.ones(4, device="cuda")
+    with torch.cuda.graph(made):
+        x += 1
+        stream = torch.cuda.current_stream().cuda_stream
+        with pytest.raises(rt.Unsupported, match="the stream is being captured"):
+            graph.launch(stream)
+        x += 1
+    made.replay()
+    graph.launch()
+    torch.cuda.synchronize()
+    assert (x.tolist(), values(rt, out)) == ([3.0] * 4, [4.0])
+
+
 @pytest.mark.promise("GRAPH-branches")
 @pytest.mark.parametrize("seed", range(8))
 def test_branches_over_shared_memory(add: Any, rt: Any, seed: int) -> None:

@@ -398,3 +398,83 @@ graphs[0].launch()
 """,
         AICF_SHIM_LOG=str(tmp_path / "log"),
     )
+
+
+@pytest.mark.promise("GRAPH-lives", "GRAPH-capture")
+def test_streams_that_are_gone_are_not_asked(over: Over, ops: list[str]) -> None:
+    """Named by a number, or a framework's whose object went: what comes next waits for what was
+    queued there, and the handle, which may be another's by then, is never used again."""
+    over(
+        HEAD
+        + """
+from modules.fake_exchange import Framework
+ours = Framework("own", "borrow", "stream", stream=9)
+Ours = ours.type()
+graphs = [aicf_rt.capture([add.bind(*take())]),
+          aicf_rt.capture([add.bind(*(Ours(fake(64)) for _ in range(3)))])]
+
+def used(graph, *args):
+    shim.reset()
+    graph.launch(*args)
+    lines = shim.lines("cudaEventRecord", "cudaStreamWaitEvent", "cudaGraphLaunch")
+    return [(line.name, line.stream) for line in lines]
+
+L, R, W = "cudaGraphLaunch", "cudaEventRecord", "cudaStreamWaitEvent"
+for graph, args, gone in ((graphs[0], (9,), 9), (graphs[1], (), 9), (graphs[1], (11,), 11)):
+    first = used(graph, *args)
+    assert (L, gone) == first[-3] and first[-2] == (R, gone), first
+    own = first[-1][1]
+    assert first[-1] == (W, own) and own not in (gone, 1, 2), first
+    ours.current = 8  # where 9 was another's stream may be by now
+    for other in (gone, 1):
+        then = used(graph, other)
+        assert then[:3] == [(R, own), (W, other), (L, other)], then
+    ours.current = 9
+    weak = weakref.ref(graph)
+del graph, graphs
+assert weak() is None and shim.failed() == []
+# Who keeps the stream, and who has it for ever, pays nothing.
+kept = aicf_rt.Stream("cuda")
+graph = aicf_rt.capture([add.bind(*take())])
+for args in ((kept,), (kept,), ()):
+    found = used(graph, *args)
+    assert [name for name, _ in found].count(L) == 1 and found[-1][0] == L, found
+"""
+    )
+
+
+@pytest.mark.promise("GRAPH-feed", "GRAPH-refuses")
+def test_a_fed_graph_on_a_stream_that_is_captured(over: Over, ops: list[str]) -> None:
+    """By somebody else: what he makes would keep the numbers of that moment. Nothing is queued,
+    and his capture goes on."""
+    over(
+        HEAD
+        + """
+import ctypes
+import numpy as np
+a, b = take(2, 4)
+plain = aicf_rt.capture([(a, b)])
+for fed in (True, False):  # by the stream's commands, or a copy
+    numbers = aicf_rt.empty((4,), "f32", "cuda", fed=fed)
+    graph = aicf_rt.capture([(numbers, a)], feed=(np.zeros(4, np.float32), numbers))
+    graph.launch(7)
+    library = shim._library
+    assert library.cudaStreamBeginCapture(ctypes.c_void_p(7), 1) == 0
+    shim.reset()
+    try:
+        graph.launch(7)
+    except aicf_rt.Unsupported as e:
+        assert str(e).startswith("launch: the stream is being captured"), e
+        assert e.arg == "stream"
+    else:
+        raise AssertionError(fed)
+    made = ctypes.c_void_p()
+    names = {line.name for line in shim.lines()}
+    assert not names & {"cuStreamBatchMemOp", "cudaMemcpyAsync", "cudaGraphLaunch",
+                        "capture:cudaMemcpyAsync", "cudaEventRecord"}, names
+    assert library.cudaStreamEndCapture(ctypes.c_void_p(7), ctypes.byref(made)) == 0
+    shim.reset()
+    graph.launch(7)
+    assert shim.count(b"cudaGraphLaunch") == 1 and shim.failed() == []
+"""
+    )
