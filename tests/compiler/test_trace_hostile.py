@@ -145,3 +145,32 @@ def test_texts_that_no_parser_is_deep_enough_for(deep: str) -> None:
         with pytest.raises(ParseError, match=r"line 2: .* is no") as found:
             Graph.parse(f"graph a {{\n  {line}\n}}")
         assert len(str(found.value)) < 600
+
+
+@promise
+@pytest.mark.parametrize("sign, bits", [(1, 20000), (-1, 20000), (1, 4097)])
+@pytest.mark.parametrize("cache", [False, True])
+def test_integers_beyond_every_dtype(sign: int, bits: int, cache: bool, tmp_path: Any) -> None:
+    """Too long to be printed, or to be a float: in the same words whoever comes upon it first."""
+    big = sign << bits - 1
+    uses: list[Callable[[Any], Any]] = [
+        lambda x: aicf.ops.scale(x, factor=big), lambda x: aicf.ops.gemm(x, x, alpha=big),
+        lambda x: x * big, lambda x: aicf.ops.dropout(x, p=0.5, seed=big, offset=0),
+    ]  # fmt: skip
+    words = rf"an integer of {bits:,} bits is more than any dtype holds"
+    backend, kept = aicf.backends.get("cpu"), str(tmp_path) if cache else False
+    for use in uses:
+        with pytest.raises(TraceError, match=words):
+            traced(use)
+        with pytest.raises(TraceError, match=words):
+            aicf.compile(use, "f32[4, 4]", backend=backend, cache=kept)(np.ones((4, 4), "f4"))
+    for row, count, name in (("scale", 1, "factor"), ("gemm", 2, "alpha")):
+        graph = Graph()
+        x = graph.input("x", "f32[4, 4]")
+        with pytest.raises(IRError, match=rf"{row}: {name}: "):
+            graph.add(row, *[x] * count, **{name: big})
+    run = aicf.compile(
+        lambda x, a: aicf.ops.scale(x, factor=a), "f32[4]", "f32", backend=backend, cache=kept
+    )
+    with pytest.raises(ValueError, match=f"a: {words}"):
+        run(np.ones(4, "f4"), big)

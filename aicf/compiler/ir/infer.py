@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicf import bindings, dim
-from aicf.compiler.ir import layout, view
+from aicf.compiler.ir import layout, types, view
 from aicf.compiler.ir.errors import IRError, Rule
 from aicf.compiler.ir.types import HOST, ScalarType, TensorType, Type, ordered_as
 from aicf.dim import Dim, Ratio, Undecided
@@ -154,6 +154,8 @@ class _Call:
                 raise self.error(Rule.SYMBOL, str(error)) from None
             except (TypeError, ValueError) as error:
                 raise self.error(Rule.ATTRIBUTE, str(error)) from None
+            except OverflowError as error:  # of an integer, which may be too long to print
+                raise self.error(Rule.ATTRIBUTE, f"{p.name}: {error}") from None
         if row.free:
             found["dtype"] = self.free()
         return found
@@ -196,6 +198,11 @@ class _Call:
                     raise self.error(Rule.DTYPE, f"{p.name} must be {want}, not {operand}")
             elif not _may_be(operand, want):
                 raise self.error(Rule.DTYPE, f"{p.name} must be {want}, not {operand!r}")
+            else:
+                try:
+                    types.python_number(operand)
+                except ValueError as error:
+                    raise self.error(Rule.DTYPE, f"{p.name}: {error}") from None
 
     # ---- shapes, layouts, outs ------------------------------------------------------------------
 

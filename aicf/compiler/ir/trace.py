@@ -179,7 +179,7 @@ class Tracer:
             if x.graph is not self.graph:
                 raise TraceError(f"{emitter.loc}: {x!r} is of another graph")
             return x.value
-        x = types.python_number(x)
+        x = _number(emitter, x)
         if isinstance(x, bool | int | float):
             return emitter.number(x, self.dtype, self.device)
         message = f"{emitter.loc}: {x!r} is no tensor of the graph: give it as an argument"
@@ -404,6 +404,13 @@ def _tracers(x: Any) -> Iterator[Tracer]:
             yield from _tracers(part)
 
 
+def _number(emitter: Emitter, x: Any) -> Any:
+    try:
+        return types.python_number(x)
+    except ValueError as error:
+        raise TraceError(f"{emitter.loc}: {error}") from None
+
+
 def _plain(emitter: Emitter, graph: Graph, x: Any) -> Any:
     """Values for tracers; numbers, words and sizes as they are."""
     if isinstance(x, Tracer):
@@ -412,7 +419,7 @@ def _plain(emitter: Emitter, graph: Graph, x: Any) -> Any:
         return x.value
     if isinstance(x, list | tuple):
         return tuple(_plain(emitter, graph, part) for part in x)
-    x = types.python_number(x)
+    x = _number(emitter, x)
     if x is None or isinstance(x, bool | int | float | str | Dim | Ratio):
         return x
     raise TraceError(

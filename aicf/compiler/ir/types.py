@@ -174,8 +174,14 @@ def innermost(t: TensorType) -> list[int] | None:
 # ---- numbers ----------------------------------------------------------------------------------
 
 
+_MOST_BITS = 4096  # of an integer: what is longer is near no dtype, and may be too long to print
+
+
 def python_number(x: Any) -> Any:
-    """A number of numpy's, or of a class on Python's, as one of Python's; what is none as it is."""
+    """A number of numpy's, or of a class on Python's, as one of Python's; what is none as it is.
+    Raises ValueError of an integer far beyond all dtypes."""
+    if isinstance(x, int) and x.bit_length() > _MOST_BITS:
+        raise ValueError(f"an integer of {x.bit_length():,} bits is more than any dtype holds")
     if type(x) in (int, float, bool):
         return x
     if isinstance(x, numbers.Number) and hasattr(x, "item"):

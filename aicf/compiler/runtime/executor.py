@@ -253,7 +253,7 @@ class ExecutorV2:
         """The sizes that inputs say, which are of their types; numbers become Python's."""
         for value, x in given.items():
             if isinstance(value.type, ScalarType):
-                given[value] = types.python_number(x)
+                given[value] = _number(value, x)
             elif not hasattr(x, "shape") or not hasattr(x, "dtype"):
                 memory.check(value, x, {})
         tensors = {v: t for v, t in given.items() if hasattr(t, "shape")}
@@ -425,6 +425,13 @@ def _time(program: Program, step: Step, count: int) -> OpTime:
         program.run_step(step)
         seconds = program.backend.time(lambda: program.run_step(step), count)
     return OpTime(step.row.name, step.kernel, seconds, step.node.loc)
+
+
+def _number(value: Value, x: Any) -> Any:
+    try:
+        return types.python_number(x)
+    except ValueError as error:
+        raise ValueError(f"{value.name}: {error}") from None
 
 
 def _branches(branches: int | None, mode: str) -> int:
