@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aicf.compiler.ir.emit import tensor
 from aicf.compiler.ir.node import Value
 from aicf.compiler.passes.proof import Draw, Example
 
@@ -37,7 +38,8 @@ def tiny(d: Draw) -> float:
 
 
 def same_view(d: Draw, broken: str) -> None:
-    m, n = d.sizes(2)
+    """Or of another type: by one size, the strides alone, or the order of the axes."""
+    m, n = d.sizes(2, 2)
     x = d.tensor(m, n)
     views: list[tuple[str, dict[str, Any]]] = [
         ("view.permute", {"perm": (0, 1)}),
@@ -45,37 +47,68 @@ def same_view(d: Draw, broken: str) -> None:
         ("view.expand", {"shape": (m, n)}),
         ("view.slice", {"axis": 0, "start": 0, "stop": m, "step": 1}),
     ]
+    if broken == "another-type":
+        first = d.op("view.slice", x, axis=0, start=0, stop=1, step=1)
+        views = [
+            ("view.permute", {"perm": (1, 0)}),
+            ("view.reshape", {"shape": d.choice(((m * n,), (m, n, 1), (1, m, n)))}),
+            ("view.expand", {"shape": (d.size(), m, n)}),
+            ("view.slice", {"axis": d.choice((0, 1)), "start": 0, "stop": 1, "step": 1}),
+            ("view.slice", {"axis": 0, "start": 1, "stop": m, "step": 1}),
+            ("view.slice", {"axis": 0, "start": 0, "stop": m, "step": 2}),
+            ("view.expand", {"x": first, "shape": (m, n)}),
+        ]
     word, attrs = d.choice(views)
-    give_back(d, d.op(word, x, **attrs))
+    give_back(d, d.op(word, attrs.pop("x", x), **attrs))
+
+
+def twice(d: Draw, word: str, x: Value, broken: str, *attrs: dict[str, Any]) -> None:
+    """`another-view`: between the two lies one of another word, or a copy."""
+    inner = d.op(word, x, **attrs[0])
+    if broken == "another-view":
+        shape = tensor(inner).shape
+        others: dict[str, dict[str, Any]] = {
+            "view.permute": {"perm": tuple(range(len(shape)))},
+            "view.expand": {"shape": shape},
+            "view.slice": {"axis": 0, "start": 0, "stop": shape[0], "step": 1},
+            "copy": {},
+        }
+        between = d.choice([name for name in others if name != word])
+        inner = d.op(between, inner, **others[between])
+    give_back(d, d.op(word, inner, **attrs[1]))
 
 
 def permute_twice(d: Draw, broken: str) -> None:
     x = d.tensor(*d.sizes(3, 2))
     p, q = ([*d.random.sample(range(3), 3)] for _ in range(2))
-    give_back(d, d.op("view.permute", d.op("view.permute", x, perm=p), perm=q))
+    twice(d, "view.permute", x, broken, {"perm": p}, {"perm": q})
 
 
 def reshape_twice(d: Draw, broken: str) -> None:
     m, n = d.sizes(2)
-    x = d.op("view.reshape", d.tensor(m, n), shape=(m * n,))
-    give_back(d, d.op("view.reshape", x, shape=(n, m)))
+    twice(d, "view.reshape", d.tensor(m, n), broken, {"shape": (m * n,)}, {"shape": (n, m)})
 
 
 def expand_twice(d: Draw, broken: str) -> None:
     m, n = d.sizes(2)
-    x = d.op("view.expand", d.tensor(1, n), shape=(m, n))
-    give_back(d, d.op("view.expand", x, shape=(d.size(), m, n)))
+    shapes = {"shape": (m, n)}, {"shape": (d.size(), m, n)}
+    twice(d, "view.expand", d.tensor(1, n), broken, *shapes)
 
 
 def slice_twice(d: Draw, broken: str) -> None:
-    n, rows = d.size(3, 12), d.size(2, 3)
+    """`may-be-empty`: nothing of every other one, whose last cannot be said."""
+    sizes = d.sizes(2, 3, 12)
     axis = d.choice((0, 1))
-    x = d.tensor(*((n, rows) if axis == 0 else (rows, n)))
-    for _ in range(2):
+    x = d.tensor(*sizes)
+    for i in range(2):
+        axis = 1 - axis if i and broken == "another-axis" else axis
+        n = sizes[axis]
         start = d.size(0, n - 1)
         stop, step = d.size(start + 1, n), d.size(1, 3)
+        if broken == "may-be-empty":
+            start, stop, step = (d.size(0, n),) * 2 + (step,) if i else (0, n, d.size(2, 3))
         x = d.op("view.slice", x, axis=axis, start=start, stop=stop, step=step)
-        n = -(-(stop - start) // step)
+        sizes[axis] = -(-(stop - start) // step)
     give_back(d, x)
 
 

@@ -27,12 +27,13 @@ RULES = {
 @pytest.mark.guests("ml_dtypes")
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 def test_a_rule(rule: Rule) -> None:
-    """50 that must fire, 100 that must refuse by name, 50 that are random."""
+    """50 that must fire, 100 that must refuse by name or be found no match, 50 that are random."""
     also = ALSO.get(rule.name, ())
     proof = prove(rule, EXAMPLES[rule.name], also=also, is_exact=rule.name in EXACT)
     assert (proof.fired, proof.random) == (50, 50)
     assert set(rule.refusals) <= set(proof.refused)
-    assert not proof.refused or sum(proof.refused.values()) >= 100
+    assert set(proof.missed) == set(rule.misses)
+    assert sum((proof.refused | proof.missed).values()) >= 100
     assert set(proof.refused) <= {*rule.refusals, *STANDING}
 
 

@@ -176,6 +176,8 @@ CASES = [
     c("slice-twice", lambda x: ops.relu(x[1:12:5][1:3]), ("12, 3",), "view.slice relu"),
     c("slice-twice", lambda x: ops.relu(x[2:][:-1]), ("12, 3",), "view.slice relu"),
     c("slice-twice", lambda x: ops.relu(x[1:, 1:][2:]), ("12, 3",)),
+    c("slice-twice", lambda x: ops.relu(x[::2][3:3]), ("12, 3",), "", "may-be-empty"),
+    c("slice-twice", lambda x: ops.relu(x[1:][3:3]), ("12, 3",), "view.slice relu"),
 ]  # fmt: skip
 
 

@@ -176,7 +176,7 @@ WHOLE = """
     T, N, D, H = 32, 1024, 64, 128
     r = np.random.default_rng(0)
 
-    def tensor(*shape):
+    def tensor(shape):
         made = aicf_rt.empty(shape, "f32", "cuda")
         aicf_rt.copy((r.standard_normal(shape) / 8).astype("f4"), made)
         return made

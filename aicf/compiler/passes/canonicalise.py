@@ -16,6 +16,7 @@ class SameView(Rule):
     """view(x) = x, where it has the type of x"""
 
     name = "same-view"
+    misses = ("another-type",)
 
     def pattern(self, op: Ops, x: Any) -> Pattern:
         shown = op.view.reshape(x, ...) | op.view.expand(x, ...)
@@ -34,6 +35,7 @@ class PermuteTwice(Rule):
     """permute(permute(x, p), q) = permute(x, p[q])"""
 
     name = "permute-twice"
+    misses = ("another-view",)
 
     def pattern(self, op: Ops, x: Any, p: Any, q: Any) -> Pattern:
         return op.view.permute(op.view.permute(x, perm=p).kept(), perm=q)
@@ -46,6 +48,7 @@ class ReshapeTwice(Rule):
     """reshape(reshape(x, s), t) = reshape(x, t)"""
 
     name = "reshape-twice"
+    misses = ("another-view",)
 
     def pattern(self, op: Ops, x: Any, t: Any) -> Pattern:
         return op.view.reshape(op.view.reshape(x, ...).kept(), shape=t)
@@ -58,6 +61,7 @@ class ExpandTwice(Rule):
     """expand(expand(x, s), t) = expand(x, t)"""
 
     name = "expand-twice"
+    misses = ("another-view",)
 
     def pattern(self, op: Ops, x: Any, t: Any) -> Pattern:
         return op.view.expand(op.view.expand(x, ...).kept(), shape=t)
@@ -70,15 +74,17 @@ class SliceTwice(Rule):
     """x[a:b:s][c:d:t] = x[a + c*s : a + (d - 1)*s + 1 : s*t], of one axis"""
 
     name = "slice-twice"
+    refusals = ("may-be-empty",)
+    misses = ("another-axis",)
 
     def pattern(self, op: Ops, x: Any, axis: Any) -> Pattern:
         inner = op.view.slice(x, ..., axis=axis).named("inner").kept()
         return op.view.slice(inner, ..., axis=axis)
 
-    def fits(self, m: Match) -> bool:
-        start, stop = m.root.attrs["start"], m.root.attrs["stop"]
+    def check(self, m: Match) -> None:
+        start, stop, step = (m.root.attrs["start"], m.root.attrs["stop"], m.inner.attrs["step"])
         is_some = isinstance(start, int) and isinstance(stop, int) and start < stop
-        return bool(is_some or m.inner.attrs["step"] == 1)  # of nothing there is no last
+        m.require(is_some or step == 1, "may-be-empty", f"{start}:{stop} of every {step}")
 
     def rewrite(self, m: Match, e: Rewriter) -> Node:
         a, s = m.inner.attrs["start"], m.inner.attrs["step"]

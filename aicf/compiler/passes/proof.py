@@ -7,9 +7,9 @@
     print(prove(DoubleNegation(), example))
 
 An example adds what a rule matches to a graph, drawn anew each time; with `broken`, one of the
-rule's refusals, what differs from a match in that condition alone. What the engine refuses by
-itself is made of the matches here. Whatever fires must compute the same, by the numeric gate; where
-nothing does, the graph must be the very same.
+rule's refusals or misses, what differs from a match in that condition alone. What the engine
+refuses by itself is made of the matches here. Whatever fires must compute the same, by the numeric
+gate; where nothing does, the graph must be the very same.
 """
 
 from __future__ import annotations
@@ -61,12 +61,15 @@ class Proof:
     refused: dict[str, int]  # by reason
     random: int
     random_fired: int
+    missed: dict[str, int] = field(default_factory=dict)  # by what made them no match
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{name} {n}" for name, n in self.refused.items()) or "never"
+        missed = ", ".join(f"{name} {n}" for name, n in self.missed.items())
         return (
             f"{self.rule}: fired on {self.fired} of {self.fired} matches, refused: {reasons}; "
-            f"{self.random} random graphs, {self.random_fired} of them changed"
+            + (f"no match: {missed}; " if missed else "")
+            + f"{self.random} random graphs, {self.random_fired} of them changed"
         )
 
 
@@ -145,7 +148,8 @@ def prove(
     seed: int = 0, budget: Budget | None = None, is_exact: bool = False, also: Sequence[str] = (),
     table: Table | None = None,
 ) -> Proof:  # fmt: skip
-    """`fire`: matches; `refuse`: graphs that differ from one in a condition, over all conditions;
+    """`fire`: matches; `refuse`: graphs that differ from one in a condition, over all conditions,
+    be it that they are refused or that nothing is found;
     `anywhere`: random graphs of the rule's ops; `also`: conditions of the engine's that the example
     can break, beside the rule's own; `is_exact`: bits are to be the same, also of zeros of both
     signs, infinities and NaNs. Raises Disproved with the first graph on which the
@@ -167,21 +171,25 @@ class _Proving:
     also: tuple[str, ...]
     table: Table | None
     refused: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
 
     def run(self, fire: int, refuse: int, anywhere: int) -> Proof:
         for i in range(fire):
             self.must_fire(i)
         own = [*self.rule.refusals, *self.also]
         standing = [reason for reason in self.standing() if reason not in own]
-        for i in range(refuse if own or standing else 0):
-            cases = [*own, *standing]
+        cases = [*own, *standing, *self.rule.misses]
+        for i in range(refuse if cases else 0):
             reason = cases[i % len(cases)]
-            if reason in own:
+            if reason in self.rule.misses:
+                self.must_miss(reason, i)
+            elif reason in own:
                 self.must_refuse(reason, i)
             else:
                 self.must_refuse_standing(reason, i)
         changed = sum(self.anywhere(i) for i in range(anywhere))
-        return Proof(self.rule.name, fire, dict(self.refused), anywhere, changed)
+        refused, missed = dict(self.refused), dict(self.missed)
+        return Proof(self.rule.name, fire, refused, anywhere, changed, missed)
 
     # ---- cases ----------------------------------------------------------------------------------
 
@@ -205,6 +213,15 @@ class _Proving:
         self.check_refused(made.graph, applied, reason)
         if applied.graph is not made.graph:
             raise self.disproved(made.graph, f"it must refuse by {reason}, and fires elsewhere")
+
+    def must_miss(self, reason: str, i: int) -> None:
+        made = self.drawn(reason, i)
+        made.graph.verify()
+        applied = self.applied(made)
+        if applied.fired or applied.refused:
+            did = "fires" if applied.fired else f"refuses by {applied.refused[0].reason}"
+            raise self.disproved(made.graph, f"it must find no match ({reason}), and {did}")
+        self.missed[reason] += 1
 
     def check_refused(self, graph: Graph, applied: Applied, reason: str) -> None:
         reasons = [r.reason for r in applied.refused]

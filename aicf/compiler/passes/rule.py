@@ -232,6 +232,9 @@ class Rule:
 
     name: ClassVar[str] = ""
     refusals: ClassVar[Sequence[str]] = ()
+    misses: ClassVar[Sequence[str]] = ()
+    """What makes a graph that looks like a match none: nothing is found there, and nothing said.
+    For proofs, which draw such graphs as they draw those that are refused."""
 
     def pattern(self, *arguments: Any, **keywords: Any) -> Pattern:
         """Called with `op` and a variable for each parameter more."""
