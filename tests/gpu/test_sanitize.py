@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from gpu import touch
+from gpu.cases import cases
 from gpu.processes import ROOT
 from gpu.sanitize import kernels_to_run
 
@@ -95,3 +99,23 @@ def test_verdicts(tmp_path: Path, how: str, status: int, text: str) -> None:
     assert done.returncode == status, done.stdout + done.stderr
     assert text in done.stdout, done.stdout
     assert report.exists()
+
+
+def test_what_the_copy_engine_writes_is_written_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one whose kernel has a workspace on the CPU."""
+    rooms: list[torch.Tensor] = []
+    zeros = torch.zeros
+
+    def kept(*args: Any, **kwargs: Any) -> torch.Tensor:
+        rooms.append(zeros(*args, **kwargs))
+        return rooms[-1]
+
+    monkeypatch.setattr(torch, "zeros", kept)
+    monkeypatch.setattr(touch, "READ_BEHIND_THE_ENGINE", {("embedding_bwd", "loop")})
+    for written in (False, True):
+        case = cases("embedding_bwd", "cpu")[0]
+        rooms.clear()
+        touch.launch(case, written)
+        case.check()
+        assert len(rooms) == written
+    assert rooms[0].any()  # it was given, and used
