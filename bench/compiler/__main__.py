@@ -1,11 +1,11 @@
 """`python -m bench.compiler [--device cuda] [--json FILE]`: what a step of a network costs.
 
 Of each network, batch and question: microseconds of the host a step, by blocks of steps of at most
-200 launches each behind a synchronisation, so that no queue is full; and microseconds a step in
-all, the device's work included. Medians of interleaved blocks. "launches" is `aicf_rt.run` of the
-very calls that the replay launches: the replay may cost 1.05 of it. "launch" is that of the graph
-which "graph" launches, with nothing that it is fed; with another rate and count at each step it may
-cost 5 us more of the host.
+200 launches, each behind a step of the same and a synchronisation, so that no queue is full; and
+microseconds a step in all, the device's work included. Medians of blocks in turn. "launches" is
+`aicf_rt.run` of the very calls that the replay launches: the replay may cost 1.05 of it. "launch"
+is that of the graph which "graph" launches, with nothing that it is fed; with another rate and
+count at each step it may cost 5 us more of the host.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -101,6 +102,7 @@ def timed(
     whole: dict[str, list[float]] = {name: [] for name in steps}
     for block in range(blocks + 3):
         for name, step in turned(steps, block):
+            step()
             synchronize()
             start = time.perf_counter()
             for _ in range(count):
@@ -118,10 +120,8 @@ def timed(
 
 
 def turned(steps: dict[str, Callable[[], Any]], block: int) -> list[tuple[str, Callable[[], Any]]]:
-    """Beginning with another at each block: nobody always comes behind the same one."""
-    of = list(steps.items())
-    at = block % len(of) if of else 0
-    return of[at:] + of[:at]
+    """In another order at each block: nobody always comes behind the same one."""
+    return random.Random(block).sample(list(steps.items()), len(steps))
 
 
 def selector_cost(scene: Scene, ops: int) -> float:

@@ -1,12 +1,15 @@
-"""Processes of `peers`: rows in one that may die, first steps in others that know nothing yet.
+"""Processes of `peers`: rows in some that may die, first steps in others that know nothing yet.
 
-Who crashes takes down the process that it is in: its row is begun anew in another, without it. So
-does who takes too long to be made, and is in no row from then on.
+The rows of a network and a batch share a process. All these processes make their rows at once, and
+from then on each is idle but the one whose row is timed. Who crashes takes down the process that it
+is in: it is begun anew, without it in that row. So does who takes too long to be made, and is in
+none of the process's later rows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -14,8 +17,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 COMMAND = [sys.executable, "-m", "bench.compiler.peers"]
@@ -23,9 +28,18 @@ Row = tuple[str, int, str]  # a network, a batch, "training" or "inference"
 Plan = list[tuple[Row, list[str]]]  # and who runs it
 
 
+# ---- in a process of rows ------------------------------------------------------------------------
+
+
 def tell(**event: Any) -> None:
-    """In one of rows: {"doing": who} before what may end it, {"row": ...} when one is done."""
+    """{"doing": who, "at": row} before what may end it, {"made": True} when all its rows can be
+    timed, {"row": ...} when one is done."""
     print(json.dumps(event), flush=True)
+
+
+def asked() -> bool:
+    """Waits until the next row is to be timed; False where nobody will ask."""
+    return bool(sys.stdin.readline())
 
 
 @contextlib.contextmanager
@@ -38,42 +52,150 @@ def within(seconds: float) -> Iterator[None]:
         signal.alarm(0)
 
 
-def rows_of(
-    rows: Sequence[Row], who: Sequence[str], words: Sequence[str],
-    run: Callable[[Plan], tuple[Iterable[dict[str, Any]], Callable[[], int]]] | None = None,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """In their order. `run` gives what a process tells of a plan, and its status."""
-    run = run or (lambda plan: _process([*words, "--plan", json.dumps(plan)]))
-    todo, lost = list(rows), dict[str, str]()  # of the row that comes next
-    slow: dict[str, str] = {}  # of all that come
-    while todo:
-        doing = ""
-        there = [w for w in who if w not in slow]
-        plan = [(row, [w for w in there if i or w not in lost]) for i, row in enumerate(todo)]
-        told, wait = run(plan)
-        for event in told:
-            if "row" in event:
-                event["row"]["absent"] |= lost | slow
-                todo, lost, doing = todo[1:], {}, ""
-                yield event["row"]
-            else:
-                doing = event["doing"]
-        status = wait()
-        if status == 0 and not todo:
+def one_at_a_time(file: Path) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """What only one of all the processes does at a time."""
+    lock = file.open("a")
+
+    @contextlib.contextmanager
+    def alone() -> Iterator[None]:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+    return alone
+
+
+# ---- all of them ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Running:
+    """A process of rows: what it tells, the word to time the next one, its status in the end, and
+    its end before that."""
+
+    told: Iterator[dict[str, Any]]
+    go: Callable[[], None]
+    wait: Callable[[], int]
+    end: Callable[[], None]
+
+
+class Group:
+    """Rows of one process, and who runs each."""
+
+    def __init__(
+        self, rows: Sequence[Row], who: Sequence[str], run: Callable[[Plan], Running]
+    ) -> None:
+        self.todo = {row: list(who) for row in rows}
+        self.lost: dict[Row, dict[str, str]] = {row: {} for row in rows}
+        self.run = run
+        self.begin()
+
+    def begin(self) -> None:
+        self.doing = ("", ())
+        self.running = self.run(list(self.todo.items()))
+
+    def made(self) -> None:
+        """Returns when all rows can be timed."""
+        while self.heard("made") is None:
+            self.blame()
+            self.begin()
+
+    def timed(self) -> Iterator[dict[str, Any]]:
+        while self.todo:
+            self.running.go()
+            event = self.heard("row")
+            if event is None:
+                self.blame()
+                self.begin()
+                self.made()
+                continue
+            row = next(iter(self.todo))
+            del self.todo[row]
+            event["row"]["absent"] |= self.lost[row]
+            yield event["row"]
+        self.running.wait()
+
+    def heard(self, what: str) -> dict[str, Any] | None:
+        """None where it ends before it tells that."""
+        for event in self.running.told:
+            if what in event:
+                return event
+            self.doing = (event["doing"], tuple(event["at"]))
+        return None
+
+    def blame(self) -> None:
+        status, (who, at) = self.running.wait(), self.doing
+        if at not in self.todo or who not in self.todo[at]:
+            raise SystemExit(f"status {status} of {list(self.todo)}, and nobody is to blame")
+        if status != -signal.SIGALRM:
+            self.without(at, who, f"its process ended with status {status}")
             return
-        if not doing or doing in lost | slow:
-            raise SystemExit(f"status {status} at {todo[:1]}, and nobody is to blame")
-        if status == -signal.SIGALRM:
-            slow[doing] = "it took too long to be made for {} {} {}".format(*todo[0])
-            continue
-        lost[doing] = f"its process ended with status {status}"
+        rows = list(self.todo)
+        for row in rows[rows.index(at) :]:
+            self.without(row, who, "it took too long to be made for {} {} {}".format(*at))
+
+    def without(self, row: Row, who: str, why: str) -> None:
+        if who in self.todo[row]:
+            self.todo[row].remove(who)
+            self.lost[row][who] = why
 
 
-def _process(words: Sequence[str]) -> tuple[Iterator[dict[str, Any]], Callable[[], int]]:
-    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    lines = (line for line in process.stdout if line.startswith("{"))
-    return map(json.loads, lines), process.wait
+def rows_of(
+    groups: Sequence[Sequence[Row]], who: Sequence[str], run: Callable[[Plan], Running]
+) -> Iterator[dict[str, Any]]:
+    """In their order. `run` begins a process."""
+    begun = [Group(rows, who, run) for rows in groups]
+    try:
+        with ThreadPoolExecutor(len(begun)) as pool:
+            list(pool.map(Group.made, begun))
+        for group in begun:
+            yield from group.timed()
+    finally:
+        for group in begun:
+            group.running.end()
+
+
+def process(words: Sequence[str], environment: dict[str, str], plan: Plan) -> Running:
+    started = subprocess.Popen(
+        [*COMMAND, *words, "--plan", json.dumps(plan)], env=os.environ | environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    stdin, stdout = started.stdin, started.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    def go() -> None:
+        with contextlib.suppress(BrokenPipeError):  # what it told says how it ended
+            stdin.write("go\n")
+            stdin.flush()
+
+    lines = (line for line in stdout if line.startswith("{"))
+    return Running(map(json.loads, lines), go, started.wait, started.kill)
+
+
+def caches(folder: str, threads: int) -> dict[str, str]:
+    """The environment of a process whose compilers keep there what they made, each with so many
+    threads. Candidates that ask for more shared memory than the device has are not compiled: none
+    of them could run."""
+    return {
+        "AICF_CACHE": f"{folder}/aicf", "CACHEDB": f"{folder}/tinygrad.db",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton",
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        "TORCHINDUCTOR_MAX_AUTOTUNE_PRUNE_CHOICES_BASED_ON_SHARED_MEM": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
+    }  # fmt: skip
+
+
+def captured(models: Sequence[str], device: str) -> list[dict[str, Any]]:
+    """What `captured.py` counts; nothing where a device has no graphs."""
+    if device == "cpu":
+        return []
+    command = [*COMMAND, "--captured", "--device", device, "--models", *models]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found: list[dict[str, Any]] = json.loads(said.splitlines()[-1])
+    return found
 
 
 # ---- first steps ---------------------------------------------------------------------------------
@@ -82,32 +204,33 @@ def _process(words: Sequence[str]) -> tuple[Iterator[dict[str, Any]], Callable[[
 def first_steps(
     who: Sequence[str], models: Sequence[str], words: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Seconds until a first step is done, with caches that are empty, and as that left them. One
-    sequence has four cores at least."""
-    pairs = [(model, each) for model in models for each in who]
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 4) // 4)) as pool:
-        times = list(pool.map(lambda pair: _cold_and_warm(pair[0], pair[1], words), pairs))
+    """Seconds until a first step is done, with caches that are empty, and as that left them: ours
+    one by one with nothing beside, then all others beside each other."""
+    ours = [(m, each) for m in models for each in who if each.startswith("aicf")]
+    theirs = [(m, each) for m in models for each in who if not each.startswith("aicf")]
+    found = {pair: _cold_and_warm(*pair, words, 0) for pair in ours}
+    with ThreadPoolExecutor(max(1, len(theirs))) as pool:
+        beside = len(theirs) - 1
+        times = pool.map(lambda pair: _cold_and_warm(*pair, words, beside), theirs)
+        found |= dict(zip(theirs, times, strict=True))
     return [
-        {"model": model, "seconds": {e: t for (m, e), t in zip(pairs, times, strict=True)
-                                     if m == model and t}}
+        {"model": model, "seconds": {e: t for (m, e), t in found.items() if m == model and t}}
         for model in models
-    ]  # fmt: skip
+    ]
 
 
-def _cold_and_warm(model: str, who: str, words: Sequence[str]) -> dict[str, float] | None:
-    with tempfile.TemporaryDirectory() as cache:
-        caches = {
-            "AICF_CACHE": f"{cache}/aicf", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-            "TRITON_CACHE_DIR": f"{cache}/triton", "CACHEDB": f"{cache}/tinygrad.db",
-        }  # fmt: skip
-        found = []
-        for _ in ("cold", "warm"):
+def _cold_and_warm(model: str, who: str, words: Sequence[str], beside: int) -> dict[str, Any]:
+    threads = max(2, (os.cpu_count() or 4) // 2)
+    told: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for when in ("cold", "warm"):
             said = subprocess.run(
                 [*COMMAND, *words, "--models", model, "--once", who],
-                env=os.environ | caches, stdout=subprocess.PIPE, text=True, check=False,
+                env=os.environ | caches(folder, threads), stdout=subprocess.PIPE, text=True,
+                check=False,
             )  # fmt: skip
-            told = json.loads(said.stdout) if said.returncode == 0 else {}
-            if "seconds" not in told:
-                return None
-            found.append(told["seconds"])
-    return {"cold": found[0], "warm": found[1]}
+            found = json.loads(said.stdout.splitlines()[-1]) if said.returncode == 0 else {}
+            if "seconds" not in found:
+                return {}
+            told |= {when: found.pop("seconds")} | {f"{k}, {when}": v for k, v in found.items()}
+    return told | {"beside": beside}

@@ -5,28 +5,39 @@ configuration whose results are compared first: losses of 100 steps, or scores, 
 op by op. Of each: microseconds of the host a step, by blocks of steps behind a synchronisation, so
 that no queue is full, and microseconds in all; medians of blocks in turn, and "paired", the median
 over the blocks of ours by theirs. "launch" is the host's time of the graph's own launch alone.
+Memory is what a step takes beside params, states and the batch. `--tune` measures kernels before,
+for so many seconds a network, which is told apart.
+
+A process for each network and batch makes its rows while the others make theirs, so that all
+compilers have all cores; then one row is timed at a time, and nobody else does anything. "made_s"
+is therefore of a busy machine. What a compiler measures to choose by is measured by one process at
+a time, but beside what the others' first steps do: its choices may be noisier than those of a quiet
+machine. `--caches` keeps what they compiled for a later run.
+
 Compile times, to the end of the first step of training, are of processes of their own, with their
-caches empty and then as the first one left them; imports are not counted, and some such processes
-run beside each other. Memory is what a step takes beside params, states and the batch. `--tune`
-measures kernels before, for so many seconds a network, which is told apart.
+caches empty and then as the first one left them; imports are not counted. Ours run alone, the
+others beside as many as "beside" says.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import statistics
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import apart
+from . import apart, captured
 from .__main__ import BATCHES, facts, find_torch, turned
 from .models import MODELS
 from .rivals import MAKERS, NotThere, Rival, arrays
@@ -36,6 +47,7 @@ SAME = 5e-3  # how far losses may be from torch's, of the largest
 COMPILED = ("aicf graph", "torch.compile default", "torch.compile max-autotune", "tinygrad")
 OURS, HAND, EAGER = "aicf graph", "torch CUDAGraph", "torch eager"
 HOST = 5.0  # microseconds beside the launch
+COLD, WARM = 0.3, 0.02  # seconds that ours may take to compile
 SECONDS = 3.0  # for the blocks of a row
 
 
@@ -50,17 +62,23 @@ def main() -> None:
     parser.add_argument("--who", nargs="*", default=list(MAKERS), choices=list(MAKERS))
     parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--compile-batch", type=int, default=32, help="0: no compile times")
-    parser.add_argument("--making", type=float, default=40.0, metavar="SECONDS",
-                        help="of others to compile, the largest batch first")  # fmt: skip
+    parser.add_argument("--making", type=float, default=120.0, metavar="SECONDS",
+                        help="of each process for others to compile")  # fmt: skip
+    parser.add_argument("--caches", type=Path, metavar="FOLDER", help="of compilers, kept")
+    parser.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--once", metavar="WHO", help=argparse.SUPPRESS)
+    parser.add_argument("--captured", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--plan", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.once or given.plan:
-        find_torch()
-        if given.once:
-            print(json.dumps(first_step(given)))
-        else:
-            rows_here(given)
+    if given.once:
+        print(json.dumps(first_step(given)))
+        return
+    if given.plan:
+        rows_here(given)
+        return
+    if given.captured:
+        models = [m for m in MODELS if m.name in given.models]
+        print(json.dumps(captured.counted(models, given.device)))
         return
     report = measured(given)
     print(text(report))
@@ -73,17 +91,16 @@ def main() -> None:
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Rows in another process; the largest batch first, while there is time for all compilers."""
+    """Rows in other processes; the largest batch first, which takes longest to be made."""
     start = time.perf_counter()
-    batches = sorted(given.batches, reverse=True)
-    plan = [(m.name, n, what) for n in batches for m in MODELS if m.name in given.models
-            for what in ("training", "inference")]  # fmt: skip
-    words = ["--device", given.device, "--blocks", str(given.blocks), "--steps", str(given.steps)]
-    words += ["--tune", str(given.tune), "--making", str(given.making)]
-    rows = []
-    for row in apart.rows_of(plan, given.who, words):
-        rows.append(row)
-        print(line(row), flush=True)
+    rows, making = [], 0.0
+    with contextlib.ExitStack() as stack:
+        folder = given.caches or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in apart.rows_of(groups(given), given.who, starter(given, folder)):
+            making = making or time.perf_counter() - start
+            rows.append(row)
+            print(line(row), flush=True)
     order = [m.name for m in MODELS]
     rows.sort(key=lambda r: (order.index(r["model"]), r["batch"], r["what"] == "inference"))
     compiled = []
@@ -93,41 +110,138 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         compiled = apart.first_steps(who, given.models, words)
         print(*map(compile_line, compiled), sep="\n", flush=True)
     report = facts(given.device) | {"rows": rows, "compile": compiled}
-    return report | {"marks": marks(rows), "took_s": time.perf_counter() - start}
+    report |= {"processes": len(groups(given)), "made_s": making}
+    counted = apart.captured(given.models, given.device)
+    report |= {"captured": counted, "marks": marks(rows, compiled) + captured.marks(counted)}
+    return report | {"took_s": time.perf_counter() - start}
+
+
+def groups(given: argparse.Namespace) -> list[list[apart.Row]]:
+    """The rows of each process."""
+    return [
+        [(model.name, batch, what) for what in ("training", "inference")]
+        for batch in sorted(given.batches, reverse=True)
+        for model in MODELS
+        if model.name in given.models
+    ]
+
+
+def starter(given: argparse.Namespace, folder: Path) -> Callable[[apart.Plan], apart.Running]:
+    words = ["--device", given.device, "--blocks", str(given.blocks), "--steps", str(given.steps)]
+    words += ["--tune", str(given.tune), "--making", str(given.making)]
+    words += ["--lock", str(folder / "measuring")]
+    environment = apart.caches(str(folder), max(2, (os.cpu_count() or 4) // 2))
+    return functools.partial(apart.process, words, environment)
 
 
 def rows_here(given: argparse.Namespace) -> None:
+    """In a process of rows: makes them all, then times each when it is asked to."""
     import aicf
 
     backend = aicf.backends.get(given.device)
+    alone = apart.one_at_a_time(given.lock)
+    measure_alone(alone)
     with tempfile.TemporaryDirectory() as cache:
+        made = []
         for (name, batch, what), who in given.plan:
             model = next(m for m in MODELS if m.name == name)
-            given.who = who
-            scene = Scene(model, batch, what, backend, given.device)
-            apart.tell(row=measure(scene, given, cache))
+            made.append(Made(Scene(model, batch, what, backend, given.device), who))
+            if given.tune:
+                with alone():
+                    made[-1].tuned = tune(made[-1].scene, given.tune, cache)
+        make(made, given, cache)
+        apart.tell(made=True)
+        for one in made:
+            if not apart.asked():
+                return
+            apart.tell(row=measure(one, given.blocks))
+
+
+def measure_alone(alone: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+    """What torch times to choose by waits for its turn among all processes."""
+    if not find_torch():
+        return
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    inner = benchmarker.benchmark_gpu
+
+    def benchmark_gpu(*args: Any, **kwargs: Any) -> Any:
+        with alone():
+            return inner(*args, **kwargs)
+
+    benchmarker.benchmark_gpu = benchmark_gpu
 
 
 # ---- one network, one batch ----------------------------------------------------------------------
 
 
-def measure(scene: Scene, given: argparse.Namespace, cache: str) -> dict[str, Any]:
+@dataclass
+class Made:
+    """Who runs a row, what each gave, why the others do not, and how long each took to be made and
+    to take the steps that are compared."""
+
+    scene: Scene
+    who: list[str]
+    rivals: list[Rival] = field(default_factory=list)
+    found: dict[str, Any] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    tuned: float = 0.0
+
+    @property
+    def row(self) -> apart.Row:
+        return self.scene.model.name, self.scene.batch, self.scene.what
+
+
+def make(rows: Sequence[Made], given: argparse.Namespace, cache: str) -> None:
+    """Each who for all rows before the next: those that may take too long come last."""
+    left = given.making
+    for name in MAKERS:
+        for one in (one for one in rows if name in one.who):
+            limited = name in COMPILED and name != OURS
+            if limited and left <= 0:
+                one.absent[name] = "the time for compilers was used up"
+                continue
+            apart.tell(doing=name, at=one.row)
+            start = time.perf_counter()
+            with apart.within(left) if limited else contextlib.nullcontext():
+                add(one, name, given.steps if one.scene.what == "training" else 5, cache)
+            one.seconds[name] = time.perf_counter() - start
+            left -= one.seconds[name] if limited else 0.0
+
+
+def add(one: Made, name: str, steps: int, cache: str) -> None:
+    try:
+        rival = MAKERS[name](one.scene, cache)
+        one.found[name] = arrays(rival, steps)
+        one.rivals.append(rival)
+    except (NotThere, ImportError) as error:
+        one.absent[name] = str(error)
+    except Exception as error:  # of somebody else's: it is told, and the rest goes on
+        if name.startswith("aicf"):
+            raise
+        traceback.print_exc()
+        one.absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        one.scene.backend.synchronize()  # raises where it took the device with it
+
+
+def measure(one: Made, most: int) -> dict[str, Any]:
     start = time.perf_counter()
-    tuned = tune(scene, given.tune, cache) if given.tune else 0.0
-    rivals, found, absent, made = compared(scene, given, cache)
-    expected = found[EAGER] if EAGER in found else next(iter(found.values()))
-    differ = {name: off(a, expected) for name, a in found.items()}
+    scene, rivals = one.scene, one.rivals
+    expected = one.found[EAGER] if EAGER in one.found else next(iter(one.found.values()))
     memory = {r.name: r.memory() for r in rivals if r.memory}
     wait = waiting(scene, rivals)
     launched = {r.name: r.launch for r in rivals if r.launch}
-    blocks = timed({r.name: r.step for r in rivals}, wait, given.blocks, launched)
-    alone = timed(launched, wait, given.blocks, launched)
+    doing = functools.partial(apart.tell, at=one.row)
+    blocks = timed({r.name: r.step for r in rivals}, wait, most, launched, doing)
+    alone = timed(launched, wait, most, launched, doing)
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,
         "us": {name: medians(b) for name, b in blocks.items()}, "paired": paired(blocks),
-        "launch": {name: medians(b)["host"] for name, b in alone.items()}, "differ": differ,
-        "memory": memory, "absent": absent, "tuned_s": tuned,
-        "made_s": made, "took_s": time.perf_counter() - start,
+        "launch": {name: medians(b)["host"] for name, b in alone.items()},
+        "differ": {name: off(a, expected) for name, a in one.found.items()},
+        "memory": memory, "absent": one.absent, "tuned_s": one.tuned,
+        "made_s": one.seconds, "took_s": time.perf_counter() - start,
     }  # fmt: skip
 
 
@@ -145,41 +259,6 @@ def waiting(scene: Scene, rivals: Sequence[Rival]) -> Callable[[], None]:
             one()
 
     return wait
-
-
-def compared(
-    scene: Scene, given: argparse.Namespace, cache: str
-) -> tuple[list[Rival], dict[str, Any], dict[str, str], dict[str, float]]:
-    """Who runs it, what each gives, why the others are not there, and how long each took to be
-    made and to take those steps."""
-    rivals: list[Rival] = []
-    found: dict[str, Any] = {}
-    absent: dict[str, str] = {}
-    made: dict[str, float] = {}
-    steps = given.steps if scene.what == "training" else 3
-    for name in given.who:
-        if name in COMPILED and name != OURS and given.making <= 0:
-            absent[name] = "the time for compilers was used up by larger batches"
-            continue
-        apart.tell(doing=name)
-        start = time.perf_counter()
-        limited = name in COMPILED and name != OURS
-        try:
-            with apart.within(given.making) if limited else contextlib.nullcontext():
-                rival = MAKERS[name](scene, cache)
-                found[name] = arrays(rival, steps)
-            rivals.append(rival)
-        except (NotThere, ImportError) as error:
-            absent[name] = str(error)
-        except Exception as error:  # of somebody else's: it is told, and the rest goes on
-            if name.startswith("aicf"):
-                raise
-            absent[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-            scene.backend.synchronize()  # raises where it took the device with it
-        made[name] = time.perf_counter() - start
-        if limited:
-            given.making -= made[name]
-    return rivals, found, absent, made
 
 
 def off(found: Any, expected: Any) -> float:
@@ -206,11 +285,11 @@ Blocks = dict[str, dict[str, list[float]]]  # host and whole microseconds a step
 
 def timed(
     steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], most: int,
-    at_once: Collection[str],
+    at_once: Collection[str], doing: Callable[..., None],
 ) -> Blocks:  # fmt: skip
-    """Blocks in turn: each of enough steps for the host to be warm again behind a synchronisation,
-    and of few enough for a queue of launches, of which a step is one where it is launched
-    `at_once`; as many as `SECONDS` have room for."""
+    """Blocks in turn, each behind a step of the same and a synchronisation: of few enough steps for
+    a queue of launches, of which a step is one where it is launched `at_once`; as many as `SECONDS`
+    have room for."""
     found: Blocks = {name: {"host": [], "whole": []} for name in steps}
     seconds = {name: duration(step, synchronize) for name, step in steps.items()}
     counts = {
@@ -220,7 +299,8 @@ def timed(
     turn = sum(counts[name] * each for name, each in seconds.items())
     for block in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
         for name, step in turned(steps, block):
-            apart.tell(doing=name)
+            doing(doing=name)
+            step()
             synchronize()
             start = time.perf_counter()
             for _ in range(counts[name]):
@@ -272,7 +352,7 @@ def first_step(given: argparse.Namespace) -> dict[str, Any]:
         from aicf.compiler.passes.pipeline import standard
 
         standard()  # imports rules
-    elif given.once.startswith("torch"):
+    elif given.once.startswith("torch") and find_torch():
         import torch
 
         torch.ones(1, device=given.device).sum().item()  # the device is there
@@ -287,13 +367,15 @@ def first_step(given: argparse.Namespace) -> dict[str, Any]:
         backend.synchronize()
     except Exception as error:
         return {"absent": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
-    return {"seconds": time.perf_counter() - start}
+    return {"seconds": time.perf_counter() - start, **rival.took}
 
 
 # ---- what is said --------------------------------------------------------------------------------
 
 
-def marks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def marks(
+    rows: Sequence[dict[str, Any]], compiled: Sequence[dict[str, Any]] = ()
+) -> list[dict[str, Any]]:
     """Those that the rows say something of."""
     found: list[dict[str, Any]] = []
 
@@ -327,6 +409,13 @@ def marks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     plans = [m["arena"] / m["bound"] for row in rows
              if (m := row["memory"].get(OURS) or row["memory"].get("aicf replay"))]  # fmt: skip
     mark("peak of the arena, of its lower bound", plans, 1.0)
+    losses = [off for row in rows if row["what"] == "training" for off in row["differ"].values()]
+    mark("losses of the steps before, off torch's", losses, SAME)
+    times = [one["seconds"][OURS] for one in compiled if OURS in one["seconds"]]
+    mark("ours, from the function to its executable, cold, s",
+         [t["trace, cold"] + t["compile, cold"] for t in times], COLD)  # fmt: skip
+    mark("ours, from the graph to its executable, warm, s",
+         [t["compile, warm"] for t in times], WARM)  # fmt: skip
     return found
 
 

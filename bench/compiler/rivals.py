@@ -6,10 +6,16 @@ without tf32. What stands still between steps, the batch above all, lies on the 
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import importlib.util
 import itertools
+import os
+import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +36,7 @@ class NotThere(RuntimeError):
 class Rival:
     """`step` submits a step and gives what `read` makes an array of: the loss, or scores. `launch`
     is what a step comes to in the end and nothing else, where that can be told apart. `holds` is
-    what a graph reads and nothing else refers to."""
+    what a graph reads and nothing else refers to. `took` has seconds of parts of its making."""
 
     name: str
     step: Callable[[], Any]
@@ -39,6 +45,7 @@ class Rival:
     memory: Callable[[], Numbers] | None = None
     synchronize: Callable[[], Any] | None = None  # where the device's own does not wait for it
     holds: Any = None
+    took: dict[str, float] = field(default_factory=dict)
 
 
 # ---- ours ----------------------------------------------------------------------------------------
@@ -48,10 +55,14 @@ def ours(scene: Scene, mode: str, cache: Any = False, branches: int | None = Non
     """By the standard passes, with kernels by what the cache has of them."""
     if branches and scene.device == "cpu":
         raise NotThere("no graphs on the CPU")
+    start = time.perf_counter()
+    graph = scene.graph()
+    traced = time.perf_counter()
     run: Any = aicf.compile(
-        scene.graph(), backend=scene.backend, sizes={"N": scene.batch}, mode=mode,
-        outputs="reused", cache=cache, branches=branches,
+        graph, backend=scene.backend, sizes={"N": scene.batch}, mode=mode, outputs="reused",
+        cache=cache, branches=branches,
     )  # fmt: skip
+    took = {"trace": traced - start, "compile": time.perf_counter() - traced}
     first = scene.model.first()
     for value in run.graph.params:
         name = value.name.removeprefix("weights.")
@@ -76,6 +87,7 @@ def ours(scene: Scene, mode: str, cache: Any = False, branches: int | None = Non
     else:
         run.prepare(x, y, lr=RATE, step=1)
         made = Rival(name, train, scene.backend.to_host, memory=memory)
+    made.took = took
     if mode == "graph":
         if run.reasons:
             raise NotThere("; ".join(run.reasons.values()))
@@ -156,9 +168,12 @@ def torch_eager(scene: Scene) -> Rival:
 
 
 def torch_compiled(scene: Scene, mode: str) -> Rival:
-    """Loss and gradients compiled; the optimizer is one fused kernel as it is."""
+    """Loss and gradients compiled; the optimizer is one fused kernel as it is. The batch and the
+    weights stay where they are, so that its own graphs need not copy them."""
     network = _Torch(scene)
     torch, options = network.torch, {} if mode == "default" else {"mode": mode}
+    for tensor in (network.x, network.y, *network.weights.values()):
+        torch._dynamo.mark_static_address(tensor)
     compiled = [torch.compile(f, dynamic=False, **options) for f in (network.loss, network.scores)]
     inner = network.step_by(*compiled)
 
@@ -214,9 +229,13 @@ def tinygrad(scene: Scene) -> Rival:
     """One TinyJit of the whole step."""
     if importlib.util.find_spec("tinygrad") is None:
         raise NotThere("tinygrad is not installed")
+    if scene.device != "cpu":
+        _open_libraries()
     from tinygrad import Context, Device, Tensor, TinyJit, nn
 
     device = "CPU" if scene.device == "cpu" else "CUDA"
+    if device == "CUDA":
+        _in_the_context_of_all(Device[device])
     x = Tensor(scene.x, device=device).realize()
     y = Tensor(scene.y.astype("i4"), device=device).realize()
     weights = {name: Tensor(w, device=device).realize() for name, w in scene.model.first().items()}
@@ -241,6 +260,38 @@ def tinygrad(scene: Scene) -> Rival:
     return Rival("tinygrad", step, lambda found: found.numpy(), synchronize=wait)
 
 
+def _open_libraries() -> None:
+    """Those that tinygrad does not find by itself: NVRTC as torch's wheels bring it, the driver as
+    it is loaded here."""
+    folders = (Path(p) / "nvidia" for p in sys.path)
+    nvrtc = sorted(str(f) for folder in folders for f in folder.glob("*/lib/libnvrtc.so.*[0-9]"))
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    driver = [line.split()[-1] for line in lines if "/libcuda.so" in line]
+    before = dict(os.environ)
+    for variable, files in (("NVRTC_PATH", nvrtc), ("CUDA_PATH", driver)):
+        if files:
+            os.environ.setdefault(variable, files[-1])
+    try:
+        for library in ("cuda", "nvrtc"):
+            importlib.import_module(f"tinygrad.runtime.autogen.{library}")
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _in_the_context_of_all(device: Any) -> None:
+    """It would make a context of its own and leave that to whoever calls the driver next."""
+    from tinygrad.runtime.autogen import cuda
+
+    cuda.cuCtxDestroy_v2(device.context)
+    context = cuda.CUcontext()
+    status = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device.cu_device)
+    if status:
+        raise NotThere(f"tinygrad: no primary context, status {status}")
+    device.context = context
+    cuda.cuCtxSetCurrent(context)
+
+
 def _tiny_mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:
     h = (x @ w1 + b1).relu()
     h = (h @ w2 + b2).relu()
@@ -263,10 +314,10 @@ MAKERS: dict[str, Callable[[Scene, Any], Rival]] = {
     "aicf graph, 4 branches": lambda scene, cache: ours(scene, "graph", cache, 4),
     "aicf replay": lambda scene, cache: ours(scene, "replay", cache),
     "torch eager": lambda scene, _: torch_eager(scene),
-    "torch.compile default": lambda scene, _: torch_compiled(scene, "default"),
-    "torch.compile max-autotune": lambda scene, _: torch_compiled(scene, "max-autotune"),
     "torch CUDAGraph": lambda scene, _: torch_graph(scene),
     "tinygrad": lambda scene, _: tinygrad(scene),
+    "torch.compile default": lambda scene, _: torch_compiled(scene, "default"),
+    "torch.compile max-autotune": lambda scene, _: torch_compiled(scene, "max-autotune"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import subprocess
@@ -42,48 +43,64 @@ def test_a_step_beside_others_on_the_cpu(tmp_path: Path) -> None:
         assert row["differ"]["aicf replay"] < 1e-4
     memory = report["rows"][0]["memory"]["aicf replay"]
     assert memory["arena"] == memory["bound"] > 0
-    assert [m["what"] for m in report["marks"]] == ["peak of the arena, of its lower bound"]
+    assert [m["what"] for m in report["marks"]] == [
+        "peak of the arena, of its lower bound", "losses of the steps before, off torch's",
+    ]  # fmt: skip
 
 
-def ending(endings: dict[tuple[int, str], int]) -> Callable[[Any], Any]:
-    """What processes of rows tell, which end with a status at a batch and who runs it."""
+def ending(
+    endings: dict[tuple[Any, str], int], ended: list[Any] | None = None
+) -> Callable[[Any], Any]:
+    """Processes of rows, which end with a status where a row is made or timed by who is named."""
+    from bench.compiler.apart import Running
 
-    def run(plan: Any) -> Any:
+    def run(plan: Any) -> Running:
         status = []
 
         def told() -> Any:
-            for row, who in plan:
-                for each in who:
-                    yield {"doing": each}
-                    if (row[1], each) in endings:
-                        status.append(endings[row[1], each])
-                        return
-                yield {"row": {"batch": row[1], "us": who, "absent": {}}}
-            status.append(0)
+            for when in ("make", "time"):
+                for row, who in plan:
+                    for each in list(who):
+                        yield {"doing": each, "at": row}
+                        if ((when, *row[1:2]), each) in endings:
+                            status.append(endings[(when, *row[1:2]), each])
+                            return
+                    if when == "time":
+                        yield {"row": {"batch": row[1], "us": list(who), "absent": {}}}
+                if when == "make":
+                    yield {"made": True}
 
-        return told(), lambda: status[0]
+        last = [] if ended is None else ended
+        return Running(told(), lambda: None, lambda: (status or [0])[0], lambda: last.append(plan))
 
     return run
 
 
-@pytest.mark.promise("MARK-9-compile")
-def test_who_crashes_takes_no_row_with_it() -> None:
-    """It is left out of its row alone; a process that dies for no reason ends the run."""
-    from bench.compiler.apart import rows_of
+def rows(*batches: int) -> list[tuple[str, int, str]]:
+    return [("mlp", n, "training") for n in batches]
 
-    run = ending({(2, "b"): -11, (3, "a"): -11, (3, "c"): -11})
-    rows = [("mlp", n, "training") for n in (1, 2, 3, 4)]
-    found = list(rows_of(rows, ["a", "b", "c"], [], run))
+
+@pytest.mark.promise("MARK-9-compile")
+@pytest.mark.parametrize("when", ["make", "time"])
+def test_who_crashes_takes_no_row_with_it(when: str) -> None:
+    """It is left out of its row alone; a process that dies for no reason ends the run."""
+    from bench.compiler.apart import Running, rows_of
+
+    run = ending({((when, n), each): -11 for n, each in ((2, "b"), (3, "a"), (3, "c"))})
+    found = list(rows_of([rows(1, 2), rows(3, 4)], ["a", "b", "c"], run))
     assert [r["batch"] for r in found] == [1, 2, 3, 4]
     assert [r["us"] for r in found] == [["a", "b", "c"], ["a", "c"], ["b"], ["a", "b", "c"]]
     why = "its process ended with status -11"
     assert [r["absent"] for r in found] == [{}, {"b": why}, {"a": why, "c": why}, {}]
+    ended: list[Any] = []
+    dead = Running(iter(()), lambda: None, lambda: 1, lambda: ended.append(1))
     with pytest.raises(SystemExit, match="nobody is to blame"):
-        list(rows_of(rows, ["a"], [], lambda plan: ([], lambda: 1)))
+        list(rows_of([rows(1), rows(2)], ["a"], lambda plan: dead))
+    assert ended == [1, 1]
 
 
 @pytest.mark.promise("MARK-9-compile")
-def test_who_takes_too_long_is_in_no_row_from_then_on() -> None:
+def test_who_takes_too_long_is_in_no_later_row_of_its_process() -> None:
     import signal
 
     from bench.compiler.apart import rows_of, within
@@ -96,10 +113,29 @@ def test_who_takes_too_long_is_in_no_row_from_then_on() -> None:
         pass
     assert signal.alarm(0) == 0
 
-    run = ending({(2, "b"): -signal.SIGALRM})
-    found = list(rows_of([("mlp", n, "training") for n in (1, 2, 3)], ["a", "b"], [], run))
-    assert [r["us"] for r in found] == [["a", "b"], ["a"], ["a"]]
-    assert [list(r["absent"]) for r in found] == [[], ["b"], ["b"]]
+    run = ending({(("make", 2), "b"): -signal.SIGALRM})
+    found = list(rows_of([rows(1, 2, 3), rows(4)], ["a", "b"], run))
+    assert [r["us"] for r in found] == [["a", "b"], ["a"], ["a"], ["a", "b"]]
+    assert [list(r["absent"]) for r in found] == [[], ["b"], ["b"], []]
+
+
+@pytest.mark.promise("MARK-9-compile")
+def test_one_process_measures_at_a_time(tmp_path: Path) -> None:
+    """Four of them, each a tenth of a second, by the clock that all share."""
+    lines = (
+        "import pathlib, sys, time",
+        "from bench.compiler.apart import one_at_a_time",
+        "with one_at_a_time(pathlib.Path(sys.argv[1]))():",
+        "    start = time.monotonic(); time.sleep(0.1); print(start, time.monotonic())",
+    )
+    command = [sys.executable, "-c", "\n".join(lines), str(tmp_path / "lock")]
+    environment = {**os.environ, "PYTHONPATH": str(BUILT)}
+    begun = [subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+             for _ in range(4)]  # fmt: skip
+    said = [process.communicate()[0].split() for process in begun]
+    spans = sorted((float(start), float(end)) for start, end in said)
+    assert len(spans) == 4
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 @pytest.mark.promise("MARK-9-compile")
@@ -114,8 +150,10 @@ def test_blocks_have_some_steps_however_long_they_take() -> None:
 
     waited = []
     steps: dict[str, Callable[[], Any]] = {n: functools.partial(step, n) for n in count}
-    found = timed(steps, lambda: waited.append(1), 3, [OURS])
-    assert count == {name: 6 + 3 * n for name, n in ((OURS, 40), ("other", 10))}
+    told: list[Any] = []
+    found = timed(steps, lambda: waited.append(1), 3, [OURS], lambda **event: told.append(event))
+    assert count == {name: 6 + 3 * (1 + n) for name, n in ((OURS, 40), ("other", 10))}
+    assert sorted(event["doing"] for event in told) == sorted([OURS, "other"] * 3)
     assert len(waited) == 2 * (2 + 3 * 2)
     assert medians(found[OURS])["whole"] > 2000
     (one,) = paired(found).items()
