@@ -14,10 +14,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = "| kernel | ours | torch | times torch's speed |\n| --- | --- | --- | --- |\n"
 CALLS = "| ns a call "  # how its first line begins: devices and dates follow
-STEPS = (
-    "| network, batch | ours | torch's graph by hand | torch eager | ours of torch's graph |\n"
-    "| --- | --- | --- | --- | --- |\n"
-)
+STEPS = "| network, batch | ours "  # how it begins: who else is shown follows
+MARKS = "| what is marked | found | mark |\n| --- | --- | --- |\n"
+OURS = "aicf graph"
+OTHERS = {
+    "torch CUDAGraph": "torch's graph by hand",
+    "torch.compile max-autotune": "torch.compile, max-autotune",
+    "torch.compile default": "its default",
+    "torch eager": "torch eager",
+    "tinygrad": "tinygrad",
+}
 NETWORKS = {"mlp": "MLP 784-512-512-10", "cnn": "small CNN"}
 DASH = "\N{EN DASH}"
 
@@ -159,20 +165,36 @@ def measured_calls() -> list[dict[str, Any]]:
 # ---- steps of networks -------------------------------------------------------------------------
 
 
-def steps() -> str:
-    """Microseconds a step, in all."""
-    data = read("peers.json")
-    assert data is not None
-    lines = []
+def steps(data: dict[str, Any]) -> str:
+    """Microseconds a step, in all; who is in no row is not shown."""
+    there = {who for row in data["rows"] for who in row["us"]}
+    others = {who: words for who, words in OTHERS.items() if who in there}
+    heads = [*others.values(), "ours of the best other"]
+    lines = [f"{STEPS}| {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 2)}\n"]
     order = list(NETWORKS)
     for row in sorted(data["rows"], key=lambda r: (order.index(r["model"]), r["what"][0] == "i")):
-        who = "aicf graph", "torch CUDAGraph", "torch eager"
-        ours, graph, eager = (row["us"][name]["whole"] for name in who)
+        us = {who: times["whole"] for who, times in row["us"].items()}
         words = f"{NETWORKS[row['model']]}, {row['what']}, {row['batch']}"
-        lines.append(
-            f"| {words} | {ours:,.1f} | {graph:,.1f} | {eager:,.1f} | {ours / graph:.2f} |\n"
-        )
-    return STEPS + "".join(lines)
+        cells = [f"{us[who]:,.1f}" if who in us else DASH for who in (OURS, *others)]
+        best = us[OURS] / min(us[who] for who in others if who in us)
+        lines.append(f"| {words} | {' | '.join(cells)} | {best:.2f} |\n")
+    return "".join(lines)
+
+
+def marks(runs: list[dict[str, Any]]) -> str:
+    """What was found, and what is asked for."""
+    lines = []
+    for mark in (mark for data in runs for mark in data["marks"]):
+        found = f"{mark['value']:.3g}" if mark["passed"] else f"**{mark['value']:.3g}: missed**"
+        lines.append(f"| {mark['what']} | {found} | {mark['most']:g} |\n")
+    return MARKS + "".join(lines)
+
+
+def of_steps() -> tuple[dict[str, Any], dict[str, Any]]:
+    compiler, peers = read("compiler.json"), read("peers.json")
+    assert compiler is not None
+    assert peers is not None
+    return compiler, peers
 
 
 # ---- README.md ---------------------------------------------------------------------------------
@@ -190,7 +212,9 @@ def main() -> int:
     text = path.read_text(encoding="utf-8")
     new = replaced(text, KERNELS, kernels())
     new = replaced(new, CALLS, calls(measured_calls()))
-    new = replaced(new, STEPS, steps())
+    compiler, peers = of_steps()
+    new = replaced(new, STEPS, steps(peers))
+    new = replaced(new, MARKS, marks([compiler, peers]))
     if "--check" in sys.argv[1:]:
         if new != text:
             print("README.md: a measured table is not that of docs/measurements/")

@@ -349,3 +349,34 @@ def test_the_readme_shows_each_device(tables: ModuleType) -> None:
     ]
     text = "before\n\n| ns a call | old |\n| --- |\n| 1 |\n\nafter\n"
     assert tables.replaced(text, tables.CALLS, "new\n") == "before\n\nnew\n\nafter\n"
+
+
+@promise
+def test_the_readme_shows_each_who_runs_a_step(tables: ModuleType) -> None:
+    """And marks, of which those that were missed say so."""
+
+    def row(model: str, what: str, **us: float) -> dict[str, Any]:
+        times = {who.replace("_", " "): {"whole": t} for who, t in us.items()}
+        return {"model": model, "batch": 32, "what": what, "us": times}
+
+    rows = [
+        row("cnn", "inference", aicf_graph=30, torch_eager=60),
+        row("mlp", "inference", aicf_graph=5, torch_eager=50, tinygrad=10),
+        row("mlp", "training", aicf_graph=1000, torch_eager=4000, torch_CUDAGraph=2000),
+    ]
+    assert tables.steps({"rows": rows}).replace(tables.DASH, "none").splitlines() == [
+        "| network, batch | ours | torch's graph by hand | torch eager | tinygrad "
+        "| ours of the best other |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| MLP 784-512-512-10, training, 32 | 1,000.0 | 2,000.0 | 4,000.0 | none | 0.50 |",
+        "| MLP 784-512-512-10, inference, 32 | 5.0 | none | 50.0 | 10.0 | 0.50 |",
+        "| small CNN, inference, 32 | 30.0 | none | 60.0 | none | 0.50 |",
+    ]
+    found = [
+        {"marks": [{"what": "host", "value": 4.567, "most": 5.0, "passed": True}]},
+        {"marks": [{"what": "ratio", "value": 1.1106, "most": 1.05, "passed": False}]},
+    ]
+    assert tables.marks(found).splitlines()[2:] == [
+        "| host | 4.57 | 5 |",
+        "| ratio | **1.11: missed** | 1.05 |",
+    ]
