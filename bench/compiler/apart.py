@@ -93,7 +93,7 @@ class Group:
         self.begin()
 
     def begin(self) -> None:
-        self.doing = ("", ())
+        self.doing: tuple[str, Row] = ("", ("", 0, ""))
         self.running = self.run(list(self.todo.items()))
 
     def made(self) -> None:
@@ -117,12 +117,13 @@ class Group:
             yield event["row"]
         self.running.wait()
 
-    def heard(self, what: str) -> dict[str, Any] | None:
+    def heard(self, key: str) -> dict[str, Any] | None:
         """None where it ends before it tells that."""
         for event in self.running.told:
-            if what in event:
+            if key in event:
                 return event
-            self.doing = (event["doing"], tuple(event["at"]))
+            model, batch, kind = event["at"]
+            self.doing = event["doing"], (model, batch, kind)
         return None
 
     def blame(self) -> None:
@@ -208,10 +209,10 @@ def first_steps(
     one by one with nothing beside, then all others beside each other."""
     ours = [(m, each) for m in models for each in who if each.startswith("aicf")]
     theirs = [(m, each) for m in models for each in who if not each.startswith("aicf")]
-    found = {pair: _cold_and_warm(*pair, words, 0) for pair in ours}
+    found = {(model, each): _cold_and_warm(model, each, words, 0) for model, each in ours}
     with ThreadPoolExecutor(max(1, len(theirs))) as pool:
         beside = len(theirs) - 1
-        times = pool.map(lambda pair: _cold_and_warm(*pair, words, beside), theirs)
+        times = pool.map(lambda p: _cold_and_warm(p[0], p[1], words, beside), theirs)
         found |= dict(zip(theirs, times, strict=True))
     return [
         {"model": model, "seconds": {e: t for (m, e), t in found.items() if m == model and t}}

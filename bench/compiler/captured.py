@@ -33,13 +33,13 @@ def schedule(model: Model, backend: Any, device: str, count: int = COUNT) -> dic
         for _ in range(4)
     ]  # fmt: skip
     runs = [scene.executor(mode) for mode in ("replay", "graph")]
-    differ, found = 0, 0.0
+    differ, loss = 0, np.empty(())
     for i in range(count):
         rate = RATE * min(1.0, (i + 1) / 50) * (1 + math.cos(math.pi * i / count)) / 2
-        plain, found = (
+        plain, loss = (
             np.asarray(backend.to_host(run(*given[i % 5], lr=rate, step=i + 1))) for run in runs
         )
-        differ += plain.tobytes() != found.tobytes()
+        differ += plain.tobytes() != loss.tobytes()
     weights = [
         [np.asarray(backend.to_host(run.param(v.name))).tobytes() for v in run.graph.params]
         for run in runs
@@ -47,7 +47,7 @@ def schedule(model: Model, backend: Any, device: str, count: int = COUNT) -> dic
     return {
         "model": model.name, "steps": count, "losses that differ": differ,
         "weights that differ": sum(a != b for a, b in zip(*weights, strict=True)),
-        "captures": len(runs[1].captured), "loss": float(found),
+        "captures": len(runs[1].captured), "loss": float(loss),
         "reasons": list(runs[1].reasons.values()), "took_s": time.perf_counter() - start,
     }  # fmt: skip
 

@@ -4,15 +4,17 @@ An MLP and a small CNN, a training step by AdamW and inference, by each of `riva
 configuration whose results are compared first: losses of 100 steps, or scores, with those of torch
 op by op. Of each: microseconds of the host a step, by blocks of steps behind a synchronisation, so
 that no queue is full, and microseconds in all; medians of blocks in turn, and "paired", the median
-over the blocks of ours by theirs. "launch" is the host's time of the graph's own launch alone.
+over the blocks of ours by theirs. "launch" is the host's time of the graph's own launch, "beside"
+what a step takes of it more: blocks of these two alone, as in a loop of one who runs it.
 Memory is what a step takes beside params, states and the batch. `--tune` measures kernels before,
 for so many seconds a network, which is told apart.
 
 A process for each network and batch makes its rows while the others make theirs, so that all
 compilers have all cores; then one row is timed at a time, and nobody else does anything. "made_s"
-is therefore of a busy machine. What a compiler measures to choose by is measured by one process at
-a time, but beside what the others' first steps do: its choices may be noisier than those of a quiet
-machine. `--caches` keeps what they compiled for a later run.
+is therefore of a busy machine. What torch measures to choose by is measured by one process at a
+time, each candidate for 20 ms where its default is 100, and beside what the others' first steps do:
+its choices may be noisier than those of a quiet machine. `--caches` keeps what was compiled for a
+later run.
 
 Compile times, to the end of the first step of training, are of processes of their own, with their
 caches empty and then as the first one left them; imports are not counted. Ours run alone, the
@@ -26,11 +28,10 @@ import contextlib
 import functools
 import json
 import os
-import statistics
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,17 +39,19 @@ from typing import Any
 import numpy as np
 
 from . import apart, captured
-from .__main__ import BATCHES, facts, find_torch, turned
+from .__main__ import BATCHES, facts, find_torch
 from .models import MODELS
 from .rivals import MAKERS, NotThere, Rival, arrays
 from .steps import Scene
+from .timing import GRAPHS, Blocks, beside, medians, ratio, timed
 
 SAME = 5e-3  # how far losses may be from torch's, of the largest
 COMPILED = ("aicf graph", "torch.compile default", "torch.compile max-autotune", "tinygrad")
 OURS, HAND, EAGER = "aicf graph", "torch CUDAGraph", "torch eager"
 HOST = 5.0  # microseconds beside the launch
 COLD, WARM = 0.3, 0.02  # seconds that ours may take to compile
-SECONDS = 3.0  # for the blocks of a row
+SECONDS, ALONE = 3.0, 1.0  # for the blocks of a row, and of one whose launch is told apart
+STEPS = 20  # of several launches, that a queue has room for
 
 
 def main() -> None:
@@ -158,7 +161,7 @@ def rows_here(given: argparse.Namespace) -> None:
 
 
 def measure_alone(alone: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
-    """What torch times to choose by waits for its turn among all processes."""
+    """What torch times to choose by waits for its turn among all processes, and takes less."""
     if not find_torch():
         return
     from torch._inductor.runtime.benchmarking import benchmarker
@@ -167,7 +170,7 @@ def measure_alone(alone: Callable[[], contextlib.AbstractContextManager[None]]) 
 
     def benchmark_gpu(*args: Any, **kwargs: Any) -> Any:
         with alone():
-            return inner(*args, **kwargs)
+            return inner(*args, **kwargs | {"warmup": 5, "rep": 20})  # ms
 
     benchmarker.benchmark_gpu = benchmark_gpu
 
@@ -231,18 +234,33 @@ def measure(one: Made, most: int) -> dict[str, Any]:
     expected = one.found[EAGER] if EAGER in one.found else next(iter(one.found.values()))
     memory = {r.name: r.memory() for r in rivals if r.memory}
     wait = waiting(scene, rivals)
-    launched = {r.name: r.launch for r in rivals if r.launch}
-    doing = functools.partial(apart.tell, at=one.row)
-    blocks = timed({r.name: r.step for r in rivals}, wait, most, launched, doing)
-    alone = timed(launched, wait, most, launched, doing)
+    room = {r.name: GRAPHS if r.launch else STEPS for r in rivals}
+
+    def doing(name: str) -> None:
+        apart.tell(doing=name, at=one.row)
+
+    blocks = timed({r.name: r.step for r in rivals}, wait, most, SECONDS, room, doing)
+    others = [name for name in blocks if name != OURS and OURS in blocks]
+    alone = {r.name: launched(r, wait, most, doing) for r in rivals if r.launch}
     return {
         "model": scene.model.name, "batch": scene.batch, "what": scene.what,
-        "us": {name: medians(b) for name, b in blocks.items()}, "paired": paired(blocks),
-        "launch": {name: medians(b)["host"] for name, b in alone.items()},
+        "us": medians(blocks), "paired": {n: ratio(blocks, OURS, n, "whole") for n in others},
+        "launch": {name: medians(b)["launch"]["host"] for name, b in alone.items()},
+        "beside": {name: beside(b, name, "launch", "host") for name, b in alone.items()},
         "differ": {name: off(a, expected) for name, a in one.found.items()},
         "memory": memory, "absent": one.absent, "tuned_s": one.tuned,
         "made_s": one.seconds, "took_s": time.perf_counter() - start,
     }  # fmt: skip
+
+
+def launched(
+    rival: Rival, wait: Callable[[], None], most: int, doing: Callable[[str], None]
+) -> Blocks:
+    """A step, and the launch of its graph with nothing that it is fed: nobody else in between."""
+    assert rival.launch is not None
+    steps = {rival.name: rival.step, "launch": rival.launch}
+    room = dict.fromkeys(steps, GRAPHS)
+    return timed(steps, wait, most, ALONE, room, lambda _: doing(rival.name))
 
 
 def waiting(scene: Scene, rivals: Sequence[Rival]) -> Callable[[], None]:
@@ -278,63 +296,6 @@ def tune(scene: Scene, seconds: float, cache: str) -> float:
         for request in dict.fromkeys(requests_of(graph.bind({"N": scene.batch}))):
             tuner.tune(request)
     return time.perf_counter() - start
-
-
-Blocks = dict[str, dict[str, list[float]]]  # host and whole microseconds a step, by who
-
-
-def timed(
-    steps: dict[str, Callable[[], Any]], synchronize: Callable[[], None], most: int,
-    at_once: Collection[str], doing: Callable[..., None],
-) -> Blocks:  # fmt: skip
-    """Blocks in turn, each behind a step of the same and a synchronisation: of few enough steps for
-    a queue of launches, of which a step is one where it is launched `at_once`; as many as `SECONDS`
-    have room for."""
-    found: Blocks = {name: {"host": [], "whole": []} for name in steps}
-    seconds = {name: duration(step, synchronize) for name, step in steps.items()}
-    counts = {
-        name: max(40, min(100, int(5e-3 / each))) if name in at_once
-        else max(10, min(20, int(5e-3 / each))) for name, each in seconds.items()
-    }  # fmt: skip
-    turn = sum(counts[name] * each for name, each in seconds.items())
-    for block in range(max(min(most, 5), min(most, int(SECONDS / turn) if turn else most))):
-        for name, step in turned(steps, block):
-            doing(doing=name)
-            step()
-            synchronize()
-            start = time.perf_counter()
-            for _ in range(counts[name]):
-                step()
-            submitted = time.perf_counter()
-            synchronize()
-            done = time.perf_counter()
-            found[name]["host"].append((submitted - start) / counts[name] * 1e6)
-            found[name]["whole"].append((done - start) / counts[name] * 1e6)
-    return found
-
-
-def duration(step: Callable[[], Any], synchronize: Callable[[], None]) -> float:
-    for _ in range(5):
-        step()
-    synchronize()
-    start = time.perf_counter()
-    step()
-    synchronize()
-    return time.perf_counter() - start
-
-
-def medians(of: dict[str, list[float]]) -> dict[str, float]:
-    return {what: statistics.median(values) for what, values in of.items()}
-
-
-def paired(blocks: Blocks) -> dict[str, float]:
-    """Ours, in all, by each other's: of blocks that came next to each other."""
-    ours = blocks.get(OURS, {}).get("whole", [])
-    return {
-        name: statistics.median(a / b for a, b in zip(ours, of["whole"], strict=True))
-        for name, of in blocks.items()
-        if ours and name != OURS
-    }
 
 
 # ---- compile times -------------------------------------------------------------------------------
@@ -402,20 +363,18 @@ def marks(
         times = [t for what in ("training", "inference")
                  for t in share(model, what, lambda n: n == 4096, *of_torch)]  # fmt: skip
         mark(f"{model}, batch 4096, of the best of torch's time", times, most)
-    beside = [
-        row["us"][OURS]["host"] - row["launch"][OURS] for row in rows if OURS in row["launch"]
-    ]
-    mark("host's us a step beside the graph's launch", beside, HOST)
+    hosts = [row["beside"][OURS] for row in rows if OURS in row["beside"]]
+    mark("host's us a step beside the graph's launch", hosts, HOST)
     plans = [m["arena"] / m["bound"] for row in rows
              if (m := row["memory"].get(OURS) or row["memory"].get("aicf replay"))]  # fmt: skip
     mark("peak of the arena, of its lower bound", plans, 1.0)
     losses = [off for row in rows if row["what"] == "training" for off in row["differ"].values()]
     mark("losses of the steps before, off torch's", losses, SAME)
-    times = [one["seconds"][OURS] for one in compiled if OURS in one["seconds"]]
+    took = [one["seconds"][OURS] for one in compiled if OURS in one["seconds"]]
     mark("ours, from the function to its executable, cold, s",
-         [t["trace, cold"] + t["compile, cold"] for t in times], COLD)  # fmt: skip
+         [t["trace, cold"] + t["compile, cold"] for t in took], COLD)  # fmt: skip
     mark("ours, from the graph to its executable, warm, s",
-         [t["compile, warm"] for t in times], WARM)  # fmt: skip
+         [t["compile, warm"] for t in took], WARM)  # fmt: skip
     return found
 
 

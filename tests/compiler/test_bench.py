@@ -140,24 +140,25 @@ def test_one_process_measures_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.promise("MARK-9-compile")
 def test_blocks_have_some_steps_however_long_they_take() -> None:
-    from bench.compiler.peers import OURS, medians, paired, timed
+    from bench.compiler.timing import beside, medians, ratio, timed
 
-    count = {OURS: 0, "other": 0}
+    count = {"ours": 0, "other": 0}
 
     def step(name: str) -> None:
         count[name] += 1
-        time.sleep(0.002 if name == OURS else 0.001)
+        time.sleep(0.002 if name == "ours" else 0.001)
 
-    waited = []
+    waited, told = [], list[str]()
     steps: dict[str, Callable[[], Any]] = {n: functools.partial(step, n) for n in count}
-    told: list[Any] = []
-    found = timed(steps, lambda: waited.append(1), 3, [OURS], lambda **event: told.append(event))
-    assert count == {name: 6 + 3 * (1 + n) for name, n in ((OURS, 40), ("other", 10))}
-    assert sorted(event["doing"] for event in told) == sorted([OURS, "other"] * 3)
-    assert len(waited) == 2 * (2 + 3 * 2)
-    assert medians(found[OURS])["whole"] > 2000
-    (one,) = paired(found).items()
-    assert one[0] == "other"
+    room = {"ours": 11, "other": 3}
+    found = timed(steps, lambda: waited.append(1), 9, 1e-9, room, told.append)
+    assert count == {"ours": 6 + 5 * (1 + 6), "other": 6 + 5 * (1 + 3)}
+    assert len(waited) == 2 * (2 + 5 * 2)
+    assert sorted(told) == ["other"] * 5 + ["ours"] * 5
+    assert told != ["ours", "other"] * 5
+    assert medians(found)["ours"]["whole"] > 2000
+    times = {"a": {"host": [4.0, 9.0, 8.0]}, "b": {"host": [2.0, 3.0, 1.0]}}
+    assert (ratio(times, "a", "b", "host"), beside(times, "a", "b", "host")) == (3.0, 6.0)
 
 
 @pytest.mark.promise("MARK-9-compile")
