@@ -80,7 +80,7 @@ bench-compiler: all ## what graphs cost to compile and to run, beside torch's, o
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler --json docs/measurements/compiler.json
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.graphs --json docs/measurements/compile.json
 	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.planning --json docs/measurements/plan.json
-	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.peers --tune 5 --json docs/measurements/peers.json
+	@PYTHONPATH=$(B)/python $(PYTHON) -m bench.compiler.peers --json docs/measurements/peers.json
 
 bench-calls: all ## what a call costs, beside who is called alike: docs/measurements/calls-*.json
 	@$(PYTHON) -m bench.calls --build $(B) --generated $(GEN) --json docs/measurements
