@@ -229,11 +229,12 @@ def tinygrad(scene: Scene) -> Rival:
     """One TinyJit of the whole step."""
     if importlib.util.find_spec("tinygrad") is None:
         raise NotThere("tinygrad is not installed")
-    if scene.device != "cpu":
+    device = "CPU" if scene.device == "cpu" else "CUDA"
+    os.environ.setdefault("DEV", device)  # or it looks for the best
+    if device == "CUDA":
         _open_libraries()
     from tinygrad import Context, Device, Tensor, TinyJit, nn
 
-    device = "CPU" if scene.device == "cpu" else "CUDA"
     if device == "CUDA":
         _in_the_context_of_all(Device[device])
     x = Tensor(scene.x, device=device).realize()
