@@ -66,8 +66,9 @@ AICF_OPTIMIZE := $(if $(DEBUG),-O0 -g,-O2)
 # Where a loop of few instructions lies across a boundary of 32 bytes, it may take twice as long.
 AICF_OPTIMIZE_KERNEL := $(if $(DEBUG),-O0 -g,-O3 -falign-loops=32)
 # nvcc's own -O is the host's alone, and stands behind any of -Xcompiler's: device code is optimised in
-# full without. The host's part plans launches, for which -O3 makes twice the code of no more speed.
-AICF_OPTIMIZE_CUDA := $(if $(DEBUG),-O0 -g -lineinfo,-Xcompiler=-O2)
+# full without. The host's part plans launches: -O2 makes a half more code of no more speed, but where
+# something is divided by a constant, which is therefore done without a sign.
+AICF_OPTIMIZE_CUDA := $(if $(DEBUG),-O0 -g -lineinfo,-Xcompiler=-Os)
 # Nothing is thrown through modules. What debuggers would unwind them by is a twelfth of one; DEBUG=1
 # has it.
 AICF_NO_TABLES := $(if $(DEBUG),,-fno-asynchronous-unwind-tables)
@@ -82,9 +83,14 @@ AICF_COMPILE_CUDA = $(NVCC) -std=c++17 -cudart none --objdir-as-tempdir $(CCBIN:
     $(if $(WERROR),-Werror=all-warnings) $(AICF_OPTIMIZE_CUDA) \
     -Xcompiler=-Wall,-fPIC,-fvisibility=hidden,-ffunction-sections,-fno-exceptions \
     -Xcompiler=-fno-threadsafe-statics $(AICF_NO_TABLES:%=-Xcompiler=%)
-# Code shares pages with constants: in modules so small, pages of its own would be a tenth of them.
+# Code shares pages with constants: in modules so small, pages of its own would be a tenth of them. So
+# would be what says of each address in a table that it moves, which is packed where the loader reads that.
 AICF_LINK = $(CC) -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noseparate-code -Wl,--gc-sections -Wl,-O1 \
-    -Wl,--as-needed
+    -Wl,--as-needed $(aicf_packed)
+aicf_packed = $(eval aicf_packed := $(shell $(AICF_SH) packed $(CC)))$(aicf_packed)
+
+# A module has hundreds of small functions. What counts in a kernel is where its loops lie.
+AICF_CLOSE := -fno-align-functions
 
 # Outputs appear whole or not at all: made under another name and renamed, the depfile before the
 # object. -MP keeps a header that went from stopping the build; a source that moved must not either.
@@ -138,12 +144,15 @@ AICF_PYTHON_FLAGS = $(word 2,$(aicf_python)) \
 
 # ---- what outputs are made with ----------------------------------------------------------------------------
 AICF_INCLUDES = -I$(GEN)/include -I$(AICF_INCLUDE)
-AICF_COMPILE_OP = $(AICF_COMPILE) $(AICF_OPTIMIZE) $(AICF_NO_TABLES) $(AICF_INCLUDES) $(CFLAGS)
-AICF_COMPILE_MODULE = $(AICF_COMPILE) $(AICF_OPTIMIZE) $(AICF_NO_TABLES) $(AICF_PYTHON_FLAGS) \
+AICF_COMPILE_OP = $(AICF_COMPILE) $(AICF_OPTIMIZE) $(AICF_CLOSE) $(AICF_NO_TABLES) $(AICF_INCLUDES) \
+    $(CFLAGS)
+AICF_COMPILE_MODULE = $(AICF_COMPILE) $(AICF_OPTIMIZE) $(AICF_CLOSE) $(AICF_NO_TABLES) $(AICF_PYTHON_FLAGS) \
     $(AICF_INCLUDES) $(CFLAGS)
-AICF_COMPILE_KERNEL_cpu = $(AICF_COMPILE) $(AICF_OPTIMIZE_KERNEL) $(AICF_NO_TABLES) -fno-math-errno \
-    $(AICF_INCLUDES) $(CFLAGS)
-AICF_COMPILE_KERNEL_cuda = $(AICF_COMPILE_CUDA) $(AICF_INCLUDES) $(NVCCFLAGS)
+AICF_COMPILE_KERNEL_cpu = $(AICF_COMPILE) $(AICF_OPTIMIZE_KERNEL) $(AICF_CLOSE) $(AICF_NO_TABLES) \
+    -fno-math-errno $(AICF_INCLUDES) $(CFLAGS)
+# What nvcc says for each kernel is said shorter there.
+AICF_COMPILE_KERNEL_cuda = $(AICF_COMPILE_CUDA) -I$(AICF_INCLUDE)/aicf/cuda/host $(AICF_INCLUDES) \
+    $(NVCCFLAGS)
 AICF_LINK_MODULE = $(AICF_LINK) $(CFLAGS) $(LDFLAGS)
 AICF_LIBRARIES = -L$(AICF_RT) -l:libaicf.so.1 -lm -Wl,-rpath,'$$ORIGIN/$(AICF_RT_FROM_MODULE)'
 

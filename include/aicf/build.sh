@@ -44,6 +44,14 @@ print(suffix, "-DPy_LIMITED_API=0x030b0000" if abi3 else "-UPy_LIMITED_API", sys
 ' "$1"
 }
 
+# packed COMMAND...: the option that packs relative relocations, where the C library's loader reads them
+# so: glibc from 2.36 on. A linker that does not know it says so and leaves them.
+ask_packed() {
+    libc=$("$@" -print-file-name=libc.so.6 2>/dev/null) && grep -q GLIBC_ABI_DT_RELR "$libc" 2>/dev/null &&
+        echo -Wl,-z,pack-relative-relocs
+    return 0
+}
+
 # library HEADER NVCC PYTHON...: the option by which nvcc finds the header of a library: none where it is
 # in the toolkit, else a folder of Python's wheels (pip install nvidia-cublas). `missing`: there is none.
 # Behind the toolkit's own folder, since wheels bring other headers too.

@@ -321,7 +321,7 @@ constexpr int64_t kMost = (int64_t{1} << 31) - 1; // packs or elements of one la
 // How far the first element of each tensor is in its pack; -1: they differ. A tensor whose stride
 // is 0 has no say.
 template <int kIn>
-int
+[[gnu::always_inline]] inline int
 common_phase(
     void *const (&at)[kIn + 1], const int (&sizes)[kIn + 1], int lanes,
     const int64_t *strides = nullptr)
@@ -490,13 +490,14 @@ plan_vec(operands<kIn> *p, const int (&sizes)[kIn + 1], int lanes, int each, int
         return {-1, {0, 0}, 0};
     }
     int head = phase == 0 ? 0 : static_cast<int>(n < lanes - phase ? n : lanes - phase);
-    int64_t packs = (n - head) / lanes;
+    uint64_t rest = static_cast<uint64_t>(n - head);
+    int64_t packs = static_cast<int64_t>(rest / static_cast<unsigned>(lanes));
     for (int j = 0; j <= kIn; j++) {
         p->at[j] = static_cast<char *>(p->at[j]) + head * sizes[j];
     }
     // One block at least, for the edges.
     int64_t blocks = packs == 0 ? 1 : ceil_div(packs, kBlock * each);
-    edges e = {head, static_cast<int>((n - head) % lanes)};
+    edges e = {head, static_cast<int>(rest % static_cast<unsigned>(lanes))};
     return {packs, e, static_cast<unsigned>(blocks)};
 }
 

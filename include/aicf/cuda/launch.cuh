@@ -14,10 +14,12 @@ namespace aicf {
 // gridDim.x reaches this; y and z stop at 65535 and are not used for anything that grows.
 constexpr int64_t kMostBlocks = 2147483647;
 
+// Of what is not negative. Without a sign a division by a constant costs no division.
 constexpr int64_t
 ceil_div(int64_t a, int64_t b)
 {
-    return a / b + (a % b != 0);
+    const uint64_t of = static_cast<uint64_t>(a), by = static_cast<uint64_t>(b);
+    return static_cast<int64_t>(of / by + (of % by != 0));
 }
 
 inline aicf_status
@@ -40,7 +42,7 @@ template <typename T> struct exactly {
 // off the thread again once it is in the status, so that nobody after us reports it; an error that
 // stood there before a launch of ours that worked stays where it is.
 template <typename... P>
-aicf_status
+[[gnu::always_inline]] inline aicf_status
 launch(
     void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, aicf_stream stream,
     typename exactly<P>::type... args)
