@@ -7,8 +7,12 @@
 #ifndef AICF_RECURRENT_H
 #define AICF_RECURRENT_H
 
-#define PRODUCT_ENDS 0
-#include "../gemm/product.h"
+#include <aicf/cpu/product.h>
+
+/* A multiplication and its addition may be one instruction, as in products. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("fp-contract=fast")
+#endif
 
 #include <aicf/cpu/math.h>
 
@@ -45,6 +49,8 @@ rows_in_task(const recurrent *r)
 {
     return 1 + LANES_IN_TASK / (r->units + 1);
 }
+
+#define NAME(name) AICF_JOIN(name, S)
 
 #define S f32
 #define REAL float

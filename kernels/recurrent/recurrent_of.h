@@ -51,23 +51,18 @@ add_product(
     const aicf_view left = {(void *)(uintptr_t)a, 2, {m, k}, {a_row, a_column}};
     const aicf_view right = {(void *)(uintptr_t)b, 2, {k, n}, {b_row, b_column}};
     const aicf_view sum = {to, 2, {m, n}, {pitch, 1}};
-    product p = {&NAME(aicf_converter),
-                 &left,
-                 &right,
-                 add ? &sum : NULL,
-                 &sum,
-                 NULL,
-                 m,
-                 n,
-                 k,
-                 0,
-                 0,
-                 1,
-                 add ? 1 : 0,
-                 AICF_GEMM_ACT_NONE};
-    if (!(r->blas && NAME(blas_run)(&p))) {
-        NAME(gemm_run)(&p);
-    }
+    const aicf_product p = {
+        .dtype = &NAME(aicf_converter),
+        .a = &left,
+        .b = &right,
+        .c = add ? &sum : NULL,
+        .out = &sum,
+        .m = m,
+        .n = n,
+        .k = k,
+        .alpha = 1,
+        .beta = add ? 1 : 0};
+    NAME(aicf_product)(p, r->blas);
 }
 
 /* The sums over `count` lines of `width`. */

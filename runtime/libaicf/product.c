@@ -1,31 +1,17 @@
-/* Products of matrices on the CPU: out = act(alpha * a @ b + beta * c + bias), batches broadcast;
-   for gemm, and for kernels that begin or end with one.
+/* Products of matrices: aicf/cpu/product.h. Compiled as kernels are: for the baseline and for
+   x86-64-v3.
 
-   a, b, c and out are views whose last two dims are the matrix and whose earlier dims are the
-   batch, the same for all, with stride 0 where one is broadcast. Any strides will do, since `loop`
-   packs; c is read only where beta is not 0, and may be exactly out. f16 and bf16 are computed in
-   f32 and rounded once. Bound by flops.
-
-   `loop` cuts each out matrix into tiles by the sizes alone, so the bits do not depend on the
+   The loop cuts each out matrix into tiles by the sizes alone, so the bits do not depend on the
    number of threads. A tile belongs to one thread, which packs what it needs of a and b onto its
-   own stack (tile.h). `blas` cuts it into larger blocks, each a product by OpenBLAS on one thread
-   (blas.h), and hands on to `loop` what that does not take. */
-#ifndef AICF_GEMM_PRODUCT_H
-#define AICF_GEMM_PRODUCT_H
-
-#include <aicf_ops/gemm.h>
+   own stack (product_tile.h). By OpenBLAS it is cut into larger blocks, each a product on one
+   thread (product_blas.h). */
+#include <aicf/cpu/product.h>
 
 #include <limits.h>
 #include <unistd.h>
 
-#include <aicf/cpu/convert.h>
 #include <aicf/cpu/gelu.h>
 #include <aicf/cpu/openblas.h>
-
-/* Whether a product may have a bias and an activation: who needs none says so first. */
-#ifndef PRODUCT_ENDS
-#define PRODUCT_ENDS 1
-#endif
 
 enum {
     ROWS = 6,         /* of a micro tile: with 2 vectors a row, 12 of the 16 registers accumulate */
@@ -36,16 +22,6 @@ enum {
     TASK_MULTIPLIES = 1 << 18 /* in one task at least: long beside the cost of waking a thread */
 };
 
-typedef struct product {
-    const aicf_converter *dtype;
-    const aicf_view *a, *b, *c, *out;
-    const void *bias;
-    int64_t m, n, k;
-    int64_t tiles_m, tiles_n; /* of each out matrix */
-    double alpha, beta;
-    aicf_gemm_act act;
-} product;
-
 /* Of rows, and of columns. */
 static const int64_t *
 matrix_strides(const aicf_view *view)
@@ -55,7 +31,7 @@ matrix_strides(const aicf_view *view)
 
 /* Matrix `index` of a view; the batch dims are the same in all. */
 static char *
-matrix_at(const product *p, const aicf_view *view, int64_t index)
+matrix_at(const aicf_product *p, const aicf_view *view, int64_t index)
 {
     int64_t offset = 0;
     for (int64_t d = p->out->rank - 3; d >= 0 && index > 0; d--) {
@@ -96,7 +72,7 @@ typedef struct tile {
 
 /* Of those of tile_m x tile_n that cut all out matrices. */
 static tile
-tile_at(const product *p, int64_t index, int64_t tile_m, int64_t tile_n)
+tile_at(const aicf_product *p, int64_t index, int64_t tile_m, int64_t tile_n)
 {
     const int64_t matrix = index / (p->tiles_m * p->tiles_n), item = p->dtype->item;
     const int64_t row = index % p->tiles_m * tile_m;
@@ -144,7 +120,7 @@ operand_of(const aicf_view *view, int64_t rows, int64_t columns, operand *o)
 
 /* Tiles in one task. */
 static int64_t
-task_grain(const product *p, int64_t tile_m, int64_t tile_n)
+task_grain(const aicf_product *p, int64_t tile_m, int64_t tile_n)
 {
     int64_t multiplies = least(p->m, tile_m) * least(p->n, tile_n) * least(p->k, TASK_MULTIPLIES);
     return multiplies > 0 ? 1 + TASK_MULTIPLIES / multiplies : TASK_MULTIPLIES;
@@ -186,8 +162,8 @@ wait_for_the_end(void)
 #define S f32
 #define REAL float
 #define CBLAS_GEMM "cblas_sgemm"
-#include "tile.h"
-#include "blas.h"
+#include "product_tile.h"
+#include "product_blas.h"
 #undef CBLAS_GEMM
 #undef REAL
 #undef S
@@ -195,33 +171,9 @@ wait_for_the_end(void)
 #define S f64
 #define REAL double
 #define CBLAS_GEMM "cblas_dgemm"
-#include "tile.h"
-#include "blas.h"
+#include "product_tile.h"
+#include "product_blas.h"
 
 #undef CBLAS_GEMM
 #undef REAL
 #undef S
-
-/* Names of the headers above, for whoever includes this one. */
-#undef vector
-#undef room
-#undef take
-#undef pack_lines
-#undef pack_lanes
-#undef pack
-#undef multiply
-#undef take_row
-#undef finish
-#undef gemm_tile
-#undef gemm_part
-#undef gemm_run
-#undef cblas
-#undef blas
-#undef blas_finish
-#undef blas_block
-#undef blas_blocks
-#undef blas_part
-#undef blas_takes
-#undef blas_run
-
-#endif

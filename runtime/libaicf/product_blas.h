@@ -16,7 +16,7 @@ typedef void cblas(
 
 /* `rest` has c only where it is not what the product is added to. */
 typedef struct blas {
-    product rest;
+    aicf_product rest;
     cblas *gemm;
     operand a, b, out;
     REAL beta;
@@ -26,7 +26,7 @@ typedef struct blas {
 
 /* c, bias and activation over a block that holds its product. */
 static void
-blas_finish(const product *p, const tile *t)
+blas_finish(const aicf_product *p, const tile *t)
 {
     const int64_t item = p->dtype->item, out_row = matrix_strides(p->out)[0];
     const int64_t *sc = t->c ? matrix_strides(p->c) : NULL;
@@ -46,7 +46,7 @@ blas_finish(const product *p, const tile *t)
 static void
 blas_block(const blas *job, int64_t index)
 {
-    const product *p = &job->rest;
+    const aicf_product *p = &job->rest;
     const tile t = tile_at(p, index, job->block, job->block);
     job->gemm(
         CBLAS_ROW_MAJOR, job->a.trans, job->b.trans, (int)t.m, (int)t.n, (int)p->k, (REAL)p->alpha,
@@ -81,7 +81,7 @@ blas_part(void *context, int64_t begin, int64_t end)
 /* False where BLAS does not say the same: sizes beyond its int, odd pitches, and an alpha of 0,
    which keeps it from seeing the NaN of a and b. */
 static bool
-blas_takes(const product *p, operand *a, operand *b, operand *out)
+blas_takes(const aicf_product *p, operand *a, operand *b, operand *out)
 {
     return fits_int(p->m) && fits_int(p->n) && fits_int(p->k) && p->k > 0 && p->n > 0 &&
            (REAL)p->alpha != 0 && operand_of(p->a, p->m, p->k, a) &&
@@ -91,10 +91,10 @@ blas_takes(const product *p, operand *a, operand *b, operand *out)
 
 /* False, with nothing done, where `loop` has to. */
 static bool
-blas_run(const product *p)
+blas_run(const aicf_product *p)
 {
     blas job = {.rest = *p, .gemm = (cblas *)aicf_lib_symbol("openblas", CBLAS_GEMM)};
-    product *rest = &job.rest;
+    aicf_product *rest = &job.rest;
     if (!job.gemm || !blas_takes(p, &job.a, &job.b, &job.out)) {
         return false;
     }
@@ -102,7 +102,7 @@ blas_run(const product *p)
         job.beta = (REAL)p->beta;
         rest->c = NULL;
     }
-    job.finish = rest->bias || (rest->c && rest->beta != 0) || rest->act != AICF_GEMM_ACT_NONE;
+    job.finish = rest->bias || (rest->c && rest->beta != 0) || rest->act != AICF_PRODUCT_NONE;
     const int64_t matrices = count_matrices(p->out);
     job.block = block_of(matrices, p->m, p->n);
     rest->tiles_m = tiles_of(p->m, job.block);
@@ -114,4 +114,12 @@ blas_run(const product *p)
     }
     aicf_parallel_for(blocks, grain, blas_part, &job);
     return true;
+}
+
+void
+NAME(aicf_product)(aicf_product p, bool blas)
+{
+    if (!blas || !blas_run(&p)) {
+        gemm_run(&p);
+    }
 }

@@ -28,7 +28,7 @@ typedef struct room {
 
 /* n elements as values side by side: in place where they are, else in `line`. */
 AICF_INLINE const REAL *
-take(const product *p, const char *from, int64_t step, int64_t n, REAL *line)
+take(const aicf_product *p, const char *from, int64_t step, int64_t n, REAL *line)
 {
     if (p->dtype->plain && step == 1) {
         return (const REAL *)from;
@@ -40,7 +40,7 @@ take(const product *p, const char *from, int64_t step, int64_t n, REAL *line)
 /* Panels from lines that run along the lanes. */
 AICF_INLINE void
 pack_lines(
-    const product *p, const char *from, int64_t size, int64_t k, int64_t k_stride, int width,
+    const aicf_product *p, const char *from, int64_t size, int64_t k, int64_t k_stride, int width,
     REAL *to)
 {
     REAL buffer[TILE_N];
@@ -61,8 +61,8 @@ pack_lines(
 /* Panels from lanes whose elements are any step apart. */
 AICF_INLINE void
 pack_lanes(
-    const product *p, const char *from, int64_t size, int64_t stride, int64_t k, int64_t k_stride,
-    int width, REAL *to)
+    const aicf_product *p, const char *from, int64_t size, int64_t stride, int64_t k,
+    int64_t k_stride, int width, REAL *to)
 {
     REAL buffer[TILE_K];
     const int64_t whole = size - size % width;
@@ -80,8 +80,8 @@ pack_lanes(
 
 AICF_INLINE void
 pack(
-    const product *p, const char *from, int64_t size, int64_t stride, int64_t k, int64_t k_stride,
-    int width, REAL *to)
+    const aicf_product *p, const char *from, int64_t size, int64_t stride, int64_t k,
+    int64_t k_stride, int width, REAL *to)
 {
     if (stride == 1) {
         pack_lines(p, from, size, k, k_stride, width, to);
@@ -126,7 +126,7 @@ take_row(const REAL *sums, int64_t n, REAL alpha, REAL *row)
    out; c and bias may be NULL. */
 AICF_CLONES static void
 finish(
-    const product *p, REAL *row, int64_t n, const char *c, int64_t c_step, const char *bias,
+    const aicf_product *p, REAL *row, int64_t n, const char *c, int64_t c_step, const char *bias,
     char *out, int64_t out_step)
 {
     REAL buffer[TILE_N];
@@ -137,17 +137,17 @@ finish(
             row[j] += beta * line[j];
         }
     }
-    if (PRODUCT_ENDS && bias) {
+    if (bias) {
         const REAL *line = take(p, bias, 1, n, buffer);
         for (int64_t j = 0; j < n; j++) {
             row[j] += line[j];
         }
     }
-    if (PRODUCT_ENDS && p->act == AICF_GEMM_ACT_RELU) {
+    if (p->act == AICF_PRODUCT_RELU) {
         for (int64_t j = 0; j < n; j++) {
             row[j] = row[j] < 0 ? 0 : row[j];
         }
-    } else if (PRODUCT_ENDS && p->act == AICF_GEMM_ACT_GELU) {
+    } else if (p->act == AICF_PRODUCT_GELU) {
         for (int64_t j = 0; j < n; j++) {
             row[j] = aicf_gelu(row[j]);
         }
@@ -156,7 +156,7 @@ finish(
 }
 
 AICF_CLONES static void
-gemm_tile(const product *p, const tile *t, room *in)
+gemm_tile(const aicf_product *p, const tile *t, room *in)
 {
     const int64_t item = p->dtype->item;
     const int64_t *sa = matrix_strides(p->a), *sb = matrix_strides(p->b);
@@ -186,7 +186,7 @@ gemm_tile(const product *p, const tile *t, room *in)
 static void
 gemm_part(void *context, int64_t begin, int64_t end)
 {
-    const product *p = (const product *)context;
+    const aicf_product *p = (const aicf_product *)context;
     room in;
     for (int64_t i = begin; i < end; i++) {
         const tile t = tile_at(p, i, TILE_M, TILE_N);
@@ -195,7 +195,7 @@ gemm_part(void *context, int64_t begin, int64_t end)
 }
 
 static void
-gemm_run(product *p)
+gemm_run(aicf_product *p)
 {
     p->tiles_m = tiles_of(p->m, TILE_M);
     p->tiles_n = tiles_of(p->n, TILE_N);
