@@ -1,7 +1,7 @@
 /* cast on the CPU: out = x in another dtype, over joint views. An element is read as one of four
    wide types (f32, f64, i32, i64) and written from it, block by block, so that ten dtypes by ten
-   need forty loops and not a hundred. What becomes of what the other dtype does not have is said in
-   cast.cu. Bound by bytes. */
+   need some forty loops and not a hundred. What becomes of what the other dtype does not have is
+   said in cast.cu. Bound by bytes. */
 #include <aicf_ops/cast.h>
 
 #include <aicf/cpu/convert.h>
@@ -26,9 +26,12 @@ typedef struct source {
     aicf_load_fn *load; /* n elements, step apart, to n wide ones */
 } source;
 
+/* n wide elements, at most BLOCK, to n others, all side by side. */
+typedef void store_fn(const void *from, int64_t n, void *to);
+
 typedef struct target {
     int64_t item;
-    aicf_store_fn *store[WIDES]; /* and back */
+    store_fn *store[WIDES];
 } target;
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -58,16 +61,16 @@ LOAD(int32_t, i32, int32_t, )
 LOAD(int64_t, i64, int64_t, )
 
 /* The libaicf has those of floats. */
-#define LOAD_REAL(s, real)                                                    \
+#define LOAD_REAL(s)                                                          \
     static void load_##s(const void *from, int64_t step, int64_t n, void *to) \
     {                                                                         \
         aicf_converter_##s.load(from, step, n, to);                           \
     }
 
-LOAD_REAL(f32, float)
-LOAD_REAL(f16, float)
-LOAD_REAL(bf16, float)
-LOAD_REAL(f64, double)
+LOAD_REAL(f32)
+LOAD_REAL(f16)
+LOAD_REAL(bf16)
+LOAD_REAL(f64)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -111,62 +114,67 @@ i32_of_f32(float x)
 }
 
 #define TRUTH(x) ((aicf_bool){(x) != 0})
-#define F16(x) aicf_f16_of_f32((float)(x))
-#define BF16(x) aicf_bf16_of_f32((float)(x))
 
 /* Integers from f32 take several steps each: worth clones. */
 #define STORE(w, WIDE, T, s, VALUE) STORE_AS(static, w, WIDE, T, s, VALUE)
 #define STORE_CUT(w, WIDE, T, s, VALUE) STORE_AS(AICF_CLONES static, w, WIDE, T, s, VALUE)
 
-#define STORE_AS(as, w, WIDE, T, s, VALUE)                                       \
-    as void store_##w##_##s(const void *from, int64_t n, void *to, int64_t step) \
-    {                                                                            \
-        const WIDE *x = (const WIDE *)from;                                      \
-        T *out = (T *)to;                                                        \
-        if (step == 1) {                                                         \
-            AICF_INDEPENDENT                                                     \
-            for (int64_t i = 0; i < n; i++) {                                    \
-                out[i] = VALUE(x[i]);                                            \
-            }                                                                    \
-            return;                                                              \
-        }                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                        \
-            out[i * step] = VALUE(x[i]);                                         \
-        }                                                                        \
+#define STORE_AS(as, w, WIDE, T, s, VALUE)                         \
+    as void store_##w##_##s(const void *from, int64_t n, void *to) \
+    {                                                              \
+        const WIDE *x = (const WIDE *)from;                        \
+        T *out = (T *)to;                                          \
+        AICF_INDEPENDENT                                           \
+        for (int64_t i = 0; i < n; i++) {                          \
+            out[i] = VALUE(x[i]);                                  \
+        }                                                          \
     }
 
-#define STORES(CUT, w, WIDE, I8, U8, I16, I32, I64) \
-    STORE(w, WIDE, aicf_bool, bool, TRUTH)          \
-    CUT(w, WIDE, int8_t, i8, I8)                    \
-    CUT(w, WIDE, uint8_t, u8, U8)                   \
-    CUT(w, WIDE, int16_t, i16, I16)                 \
-    CUT(w, WIDE, int32_t, i32, I32)                 \
-    STORE(w, WIDE, int64_t, i64, I64)               \
-    STORE(w, WIDE, float, f32, (float))             \
+#define STORES(CUT, w, WIDE, I8, U8, I16) \
+    CUT(w, WIDE, int8_t, i8, I8)          \
+    CUT(w, WIDE, uint8_t, u8, U8)         \
+    CUT(w, WIDE, int16_t, i16, I16)
+
+#define STORES_WIDE(CUT, w, WIDE, I32, I64) \
+    STORE(w, WIDE, aicf_bool, bool, TRUTH)  \
+    CUT(w, WIDE, int32_t, i32, I32)         \
+    STORE(w, WIDE, int64_t, i64, I64)       \
+    STORE(w, WIDE, float, f32, (float))     \
     STORE(w, WIDE, double, f64, (double))
 
-#define STORES_16(w, WIDE)             \
-    STORE(w, WIDE, aicf_f16, f16, F16) \
-    STORE(w, WIDE, aicf_bf16, bf16, BF16)
+STORES(STORE_CUT, f32, float, i8_of_f32, u8_of_f32, i16_of_f32)
+STORES(STORE, f64, double, i8_of_f64, u8_of_f64, i16_of_f64)
+STORES(STORE, i32, int32_t, (int8_t), (uint8_t), (int16_t))
+STORES_WIDE(STORE_CUT, f32, float, i32_of_f32, i64_of_f32)
+STORES_WIDE(STORE, f64, double, i32_of_f64, i64_of_f64)
+STORES_WIDE(STORE, i32, int32_t, (int32_t), (int64_t))
+STORES_WIDE(STORE, i64, int64_t, (int32_t), (int64_t))
 
-/* Integers of other widths lose their upper bits. */
-STORES(STORE_CUT, f32, float, i8_of_f32, u8_of_f32, i16_of_f32, i32_of_f32, i64_of_f32)
-STORES(STORE, f64, double, i8_of_f64, u8_of_f64, i16_of_f64, i32_of_f64, i64_of_f64)
-STORES(STORE, i32, int32_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
-STORES(STORE, i64, int64_t, (int8_t), (uint8_t), (int16_t), (int32_t), (int64_t))
-STORES_16(f64, double)
-STORES_16(i32, int32_t)
-STORES_16(i64, int64_t)
+/* What is the same by way of another wide type: 16-bit reals are rounded from f32, and integers of
+   other widths lose their upper bits. */
+#define STORE_BY(w, WIDE, by, s)                                       \
+    static void store_##w##_##s(const void *from, int64_t n, void *to) \
+    {                                                                  \
+        WIDE line[BLOCK];                                              \
+        store_##w##_##by(from, n, line);                               \
+        store_##by##_##s(line, n, to);                                 \
+    }
 
 /* libaicf has those from f32. */
-#define STORE_REAL(s)                                                              \
-    static void store_f32_##s(const void *from, int64_t n, void *to, int64_t step) \
-    {                                                                              \
-        aicf_converter_##s.store(from, n, to, step);                               \
-    }
+#define STORE_REAL(s)                                                \
+    static void store_f32_##s(const void *from, int64_t n, void *to) \
+    {                                                                \
+        aicf_converter_##s.store(from, n, to, 1);                    \
+    }                                                                \
+    STORE_BY(f64, float, f32, s)                                     \
+    STORE_BY(i32, float, f32, s)                                     \
+    STORE_BY(i64, float, f32, s)
 
 STORE_REAL(f16)
 STORE_REAL(bf16)
+STORE_BY(i64, int32_t, i32, i8)
+STORE_BY(i64, int32_t, i32, u8)
+STORE_BY(i64, int32_t, i32, i16)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
@@ -175,19 +183,40 @@ typedef struct pair {
     const target *to;
 } pair;
 
+#define SPREAD(T)                                                   \
+    for (int64_t i = 0; i < n; i++) {                               \
+        memcpy((T *)to + i * step, (const T *)from + i, sizeof(T)); \
+    }
+
+/* Elements of `item` bytes to their places. */
+static void
+spread(const void *from, int64_t item, int64_t n, void *to, int64_t step)
+{
+    switch (item) {
+    case 1: SPREAD(uint8_t) break;
+    case 2: SPREAD(uint16_t) break;
+    case 4: SPREAD(uint32_t) break;
+    default: SPREAD(uint64_t) break;
+    }
+}
+
 static void
 cast_line(char *const *at, const int64_t *step, int64_t n, const void *context)
 {
     const pair *p = (const pair *)context;
-    double room[BLOCK]; /* of any wide type */
+    double room[BLOCK], line[BLOCK]; /* of any type */
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t count = n - i < BLOCK ? n - i : BLOCK;
         const void *x = at[0] + i * step[0] * p->from->item;
+        void *out = at[1] + i * step[1] * p->to->item;
         if (!p->from->plain || step[0] != 1) {
             p->from->load(x, step[0], count, room);
             x = room;
         }
-        p->to->store[p->from->wide](x, count, at[1] + i * step[1] * p->to->item, step[1]);
+        p->to->store[p->from->wide](x, count, step[1] == 1 ? out : line);
+        if (step[1] != 1) {
+            spread(line, p->to->item, count, out, step[1]);
+        }
     }
 }
 
