@@ -46,12 +46,39 @@ put_words(char *text, size_t size, const char *before, PyObject *words)
     Py_XDECREF(words);
 }
 
+/* Which tensor a refusal is about. */
+static int
+tensor_refused(const frame *f, aicf_status status)
+{
+    bool list = f->op->params_of[status.arg].list >= 0;
+    return aicf_call_start(f->call, status.arg) + (list ? status.native : 0);
+}
+
+/* Of an array whose dtype has no name here: what its own package calls it, and what to do. */
+static void
+put_strange(char *text, size_t size, const frame *f, aicf_status status)
+{
+    int i = tensor_refused(f, status);
+    PyObject *object = f->objects[i];
+    PyObject *dtype = !f->t[i].dtype && object ? PyObject_GetAttrString(object, "dtype") : NULL;
+    PyObject *fields = dtype ? PyObject_GetAttrString(dtype, "names") : NULL;
+    PyErr_Clear();
+    if (dtype) {
+        bool record = fields && PyTuple_Check(fields) && PyTuple_Size(fields) > 0;
+        PyObject *first = record ? Py_NewRef(PyTuple_GetItem(fields, 0)) : NULL;
+        put_words(text, size, "; its dtype is called ", dtype);
+        put_words(text, size, ": give one of its fields, as ", first);
+        put_words(
+            text, size, "", record ? NULL : PyUnicode_FromString(": convert it to an allowed one"));
+    }
+    Py_XDECREF(fields);
+}
+
 /* Of a tensor without plain memory: its class, and what torch says of where and how it is. */
 static void
 put_opaque(char *text, size_t size, const frame *f, aicf_status status)
 {
-    bool list = f->op->params_of[status.arg].list >= 0;
-    int i = aicf_call_start(f->call, status.arg) + (list ? status.native : 0);
+    int i = tensor_refused(f, status);
     const source *s = tensor_source(&f->t[i]);
     if (!s || f->t[i].absent || f->t[i].device.type) {
         return;
@@ -77,6 +104,8 @@ raise_unsupported(
     aicf_status_describe(status, call, t, text, sizeof text);
     if (f && status.check == AICF_CHECK_MEMORY) {
         put_opaque(text, sizeof text, f, status);
+    } else if (f && status.check == AICF_CHECK_DTYPE) {
+        put_strange(text, sizeof text, f, status);
     }
     PyObject *values[] = {
         PyUnicode_FromString(op->name),

@@ -53,6 +53,24 @@ def unsupported_cases(add: Any, zoo: Any) -> Iterator[Case]:
             "got i32 (3, 4) on cpu"
         ),
     )
+    unknown = f"its dtype is not taken; allowed: {numbers}; got an unknown dtype (3,) on cpu"
+    yield (
+        "DTYPE",
+        lambda: add.add(np.array([None] * 3), short),
+        f"add: a: {unknown}; its dtype is called object: convert it to an allowed one",
+    )
+    yield (
+        "DTYPE",
+        lambda: add.bind(np.zeros(3, [("p", "f4"), ("q", "i4")]), short, short),
+        f"add: a: {unknown}; its dtype is called [('p', '<f4'), ('q', '<i4')]: "
+        "give one of its fields, as p",
+    )
+    yield (
+        "DTYPE",
+        lambda: zoo.join.join([short, np.array(["x", "y", "z"])]),
+        "join: xs[1]: its dtype is not taken; allowed: f32, i32; got an unknown dtype (3,) on cpu; "
+        "its dtype is called <U1: convert it to an allowed one",
+    )
     yield (
         "RANK",
         lambda: add.add(FakeProducer(4, rank=65), x),
