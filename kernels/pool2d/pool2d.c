@@ -6,41 +6,125 @@
 
 #include <math.h>
 
+#include <aicf/cpu/convert.h>
+
+/* ---- taking a line ----------------------------------------------------------------------------
+ */
+
 #if LARGEST
-#define TAKE(T, s)                                                                           \
-    AICF_INLINE void take_steps_##s(                                                         \
-        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n)   \
-    {                                                                                        \
-        if (!at) {                                                                           \
-            AICF_INDEPENDENT                                                                 \
-            for (int64_t i = 0; i < n; i++) {                                                \
-                const aicf_acc_##s v = aicf_load_##s(x + i * step);                          \
-                value[i] = (v > value[i]) | (v != v) ? v : value[i];                         \
-            }                                                                                \
-            return;                                                                          \
-        }                                                                                    \
-        AICF_INDEPENDENT                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            const aicf_acc_##s v = aicf_load_##s(x + i * step);                              \
-            const bool larger = (v > value[i]) | (v != v);                                   \
-            value[i] = larger ? v : value[i];                                                \
-            at[i] = larger ? from.first + i * from.step : at[i];                             \
-        }                                                                                    \
-    }                                                                                        \
-                                                                                             \
-    /* All from one pixel, whose index has 32 bits: as wide as f32. */                       \
-    AICF_CLONES static void take_pixel_##s(                                                  \
-        aicf_acc_##s *value, int32_t *at, int32_t pixel, const T *x, int64_t n)              \
-    {                                                                                        \
-        AICF_INDEPENDENT                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            const aicf_acc_##s v = aicf_load_##s(x + i);                                     \
-            const bool larger = (v > value[i]) | (v != v);                                   \
-            value[i] = larger ? v : value[i];                                                \
-            at[i] = larger ? pixel : at[i];                                                  \
-        }                                                                                    \
-    }                                                                                        \
-                                                                                             \
+#define STEPS(T, s)                                                                        \
+    AICF_INLINE void take_steps_##s(                                                       \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
+    {                                                                                      \
+        if (!at) {                                                                         \
+            AICF_INDEPENDENT                                                               \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                const aicf_acc_##s v = aicf_load_##s(x + i * step);                        \
+                value[i] = (v > value[i]) | (v != v) ? v : value[i];                       \
+            }                                                                              \
+            return;                                                                        \
+        }                                                                                  \
+        AICF_INDEPENDENT                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            const aicf_acc_##s v = aicf_load_##s(x + i * step);                            \
+            const bool larger = (v > value[i]) | (v != v);                                 \
+            value[i] = larger ? v : value[i];                                              \
+            at[i] = larger ? from.first + i * from.step : at[i];                           \
+        }                                                                                  \
+    }                                                                                      \
+                                                                                           \
+    /* All from one pixel, whose index has 32 bits: as wide as f32. */                     \
+    AICF_CLONES static void take_pixel_##s(                                                \
+        aicf_acc_##s *value, int32_t *at, int32_t pixel, const T *x, int64_t n)            \
+    {                                                                                      \
+        AICF_INDEPENDENT                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            const aicf_acc_##s v = aicf_load_##s(x + i);                                   \
+            const bool larger = (v > value[i]) | (v != v);                                 \
+            value[i] = larger ? v : value[i];                                              \
+            at[i] = larger ? pixel : at[i];                                                \
+        }                                                                                  \
+    }
+#else
+#define STEPS(T, s)                                                                        \
+    AICF_INLINE void take_steps_##s(                                                       \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
+    {                                                                                      \
+        (void)at, (void)from;                                                              \
+        AICF_INDEPENDENT                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            value[i] += aicf_load_##s(x + i * step);                                       \
+        }                                                                                  \
+    }
+#endif
+
+/* Reals of 32 and 64 bits. */
+#define TAKE(T, s)                                                                         \
+    STEPS(T, s)                                                                            \
+                                                                                           \
+    AICF_CLONES static void take_##s(                                                      \
+        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
+    {                                                                                      \
+        if (step == 1) {                                                                   \
+            take_steps_##s(value, at, from, x, 1, n);                                      \
+        } else if (step == 2) {                                                            \
+            take_steps_##s(value, at, from, x, 2, n);                                      \
+        } else {                                                                           \
+            take_steps_##s(value, at, from, x, step, n);                                   \
+        }                                                                                  \
+    }                                                                                      \
+                                                                                           \
+    /* n neighbours of one window. */                                                      \
+    static void take_run_##s(                                                              \
+        aicf_acc_##s *value, int64_t *at, int64_t first, const T *x, int64_t n)            \
+    {                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            const place from = {first + i, 0};                                             \
+            take_steps_##s(value, at, from, x + i, 1, 1);                                  \
+        }                                                                                  \
+    }
+
+/* Those of 16 bits: a line of them as f32, and that. */
+#define TAKE_HALF(T, s)                                                                       \
+    static void take_##s(                                                                     \
+        float *value, int64_t *at, place from, const T *x, int64_t step, int64_t n)           \
+    {                                                                                         \
+        float line[LINE];                                                                     \
+        aicf_converter_##s.load(x, step, n, line);                                            \
+        take_f32(value, at, from, line, 1, n);                                                \
+    }                                                                                         \
+                                                                                              \
+    static void take_run_##s(float *value, int64_t *at, int64_t first, const T *x, int64_t n) \
+    {                                                                                         \
+        float line[LINE];                                                                     \
+        for (int64_t i = 0; i < n; i += LINE) {                                               \
+            const int64_t count = aicf_least(LINE, n - i);                                    \
+            aicf_converter_##s.load(x + i, 1, count, line);                                   \
+            take_run_f32(value, at, first + i, line, count);                                  \
+        }                                                                                     \
+    }
+
+TAKE(float, f32)
+TAKE(double, f64)
+TAKE_HALF(aicf_f16, f16)
+TAKE_HALF(aicf_bf16, bf16)
+
+#if LARGEST
+#define TAKE_PIXEL_HALF(T, s)                                                                   \
+    static void take_pixel_##s(float *value, int32_t *at, int32_t pixel, const T *x, int64_t n) \
+    {                                                                                           \
+        float line[LINE];                                                                       \
+        aicf_converter_##s.load(x, 1, n, line);                                                 \
+        take_pixel_f32(value, at, pixel, line, n);                                              \
+    }
+
+TAKE_PIXEL_HALF(aicf_f16, f16)
+TAKE_PIXEL_HALF(aicf_bf16, bf16)
+
+/* ---- making lines of outs ----------------------------------------------------------------------
+ */
+
+#define PIXEL_WITH_INDICES(T, s)                                                             \
     static void pixel_with_indices_##s(                                                      \
         const pool *p, aicf_span rows, aicf_span columns, const T *x, int64_t to, int64_t n) \
     {                                                                                        \
@@ -59,20 +143,11 @@
         }                                                                                    \
         for (int64_t i = 0; i < n; i++) {                                                    \
             p->indices[to + i] = at[i];                                                      \
-            aicf_store_##s((T *)p->to + to + i, value[i]);                                   \
         }                                                                                    \
+        aicf_converter_##s.store(value, n, (T *)p->to + to, 1);                              \
     }
-#else
-#define TAKE(T, s)                                                                         \
-    AICF_INLINE void take_steps_##s(                                                       \
-        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n) \
-    {                                                                                      \
-        (void)at, (void)from;                                                              \
-        AICF_INDEPENDENT                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                  \
-            value[i] += aicf_load_##s(x + i * step);                                       \
-        }                                                                                  \
-    }
+
+AICF_REALS(PIXEL_WITH_INDICES)
 #endif
 
 /* Whether indices are asked for, and have 32 bits. */
@@ -85,34 +160,10 @@
 #endif
 
 #define POOL(T, s)                                                                            \
-    TAKE(T, s)                                                                                \
-                                                                                              \
-    AICF_CLONES static void take_##s(                                                         \
-        aicf_acc_##s *value, int64_t *at, place from, const T *x, int64_t step, int64_t n)    \
-    {                                                                                         \
-        if (step == 1) {                                                                      \
-            take_steps_##s(value, at, from, x, 1, n);                                         \
-        } else if (step == 2) {                                                               \
-            take_steps_##s(value, at, from, x, 2, n);                                         \
-        } else {                                                                              \
-            take_steps_##s(value, at, from, x, step, n);                                      \
-        }                                                                                     \
-    }                                                                                         \
-                                                                                              \
     static void begin_##s(aicf_acc_##s *value, int64_t n)                                     \
     {                                                                                         \
         for (int64_t i = 0; i < n; i++) {                                                     \
             value[i] = LARGEST ? -(aicf_acc_##s)INFINITY : 0;                                 \
-        }                                                                                     \
-    }                                                                                         \
-                                                                                              \
-    /* n neighbours of one window. */                                                         \
-    static void take_run_##s(                                                                 \
-        aicf_acc_##s *value, int64_t *at, int64_t first, const T *x, int64_t n)               \
-    {                                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                     \
-            const place from = {first + i, 0};                                                \
-            take_steps_##s(value, at, from, x + i, 1, 1);                                     \
         }                                                                                     \
     }                                                                                         \
                                                                                               \
@@ -150,14 +201,11 @@
             }                                                                                 \
         }                                                                                     \
         const int64_t height = aicf_axis_count(&p->y, row, p->include_pad);                   \
-        T *out = (T *)p->to + to;                                                             \
-        for (int64_t i = o.begin; i < o.end; i++) {                                           \
-            aicf_acc_##s v = value[i - o.begin];                                              \
-            if (!LARGEST) {                                                                   \
-                v /= (aicf_acc_##s)area(height, aicf_axis_count(&p->z, i, p->include_pad));   \
-            }                                                                                 \
-            aicf_store_##s(out + i - o.begin, v);                                             \
+        for (int64_t i = o.begin; i < o.end && !LARGEST; i++) {                               \
+            value[i - o.begin] /=                                                             \
+                (aicf_acc_##s)area(height, aicf_axis_count(&p->z, i, p->include_pad));        \
         }                                                                                     \
+        aicf_converter_##s.store(value, o.end - o.begin, (T *)p->to + to, 1);                 \
     }                                                                                         \
                                                                                               \
     static void rows_##s(void *context, int64_t begin, int64_t end)                           \
@@ -200,9 +248,10 @@
                 aicf_axis_count(&p->y, row, p->include_pad),                                  \
                 aicf_axis_count(&p->z, column, p->include_pad));                              \
         }                                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                     \
-            aicf_store_##s((T *)p->to + to + i, value[i] / count);                            \
+        for (int64_t i = 0; i < n && !LARGEST; i++) {                                         \
+            value[i] /= count;                                                                \
         }                                                                                     \
+        aicf_converter_##s.store(value, n, (T *)p->to + to, 1);                               \
     }                                                                                         \
                                                                                               \
     static void pixels_##s(void *context, int64_t begin, int64_t end)                         \
