@@ -1,17 +1,13 @@
-/* 2-D convolutions (see aicf/conv.h) on the CPU, as products of matrices, of which one is gathered
-   from the field block by block. f16 and bf16 are computed in f32 and rounded once. Bound by flops.
+/* Convolutions: aicf/cpu/conv.h. Compiled as kernels are: for the baseline and for x86-64-v3.
 
    What is computed is cut into tiles by the sizes alone, so the bits do not depend on the number of
    threads. A tile belongs to one thread, which packs what it needs onto its own stack. */
-#ifndef AICF_CPU_CONV_H
-#define AICF_CPU_CONV_H
+#include <aicf/cpu/conv.h>
 
 #include <limits.h>
 #include <unistd.h>
 
-#include <aicf/cpu/convert.h>
 #include <aicf/cpu/openblas.h>
-#include <aicf/conv.h>
 
 enum {
     AICF_CONV_ROWS = 6,                     /* of a micro tile: 12 of the 16 registers accumulate */
@@ -139,14 +135,12 @@ aicf_conv_enter(void)
 
 #define S f32
 #define REAL float
-#include <aicf/cpu/conv_of.h>
+#include "conv_of.h"
 #undef REAL
 #undef S
 
 #define S f64
 #define REAL double
-#include <aicf/cpu/conv_of.h>
+#include "conv_of.h"
 #undef REAL
 #undef S
-
-#endif

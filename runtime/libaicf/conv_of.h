@@ -1,4 +1,4 @@
-/* What of conv.h is compiled for what is computed in: S is f32 or f64, REAL its type. Included by
+/* What of conv.c is compiled for what is computed in: S is f32 or f64, REAL its type. Included by
    it alone. */
 
 #define conv_vector AICF_CONV_NAME(conv_vector)
@@ -391,8 +391,7 @@ conv_place_part(void *context, int64_t begin, int64_t end)
     AICF_CONV_NAME(conv_part)(context, begin, end, conv_place_tile);
 }
 
-/* `gemm`: "cblas_sgemm" or "cblas_dgemm"; NULL, or where there is none: without. */
-static inline void
+void
 conv_over_taps(const aicf_conv *c, const aicf_converter *dtype, const char *gemm)
 {
     const int64_t places = c->y.places * c->x.places, depth = aicf_conv_depth(c);
@@ -404,7 +403,7 @@ conv_over_taps(const aicf_conv *c, const aicf_converter *dtype, const char *gemm
         last ? conv_last_part : conv_tap_part, (void *)&t);
 }
 
-static inline void
+void
 conv_over_places(const aicf_conv *c, const aicf_converter *dtype, const char *gemm)
 {
     const int64_t depth = aicf_conv_depth(c), places = c->images * c->y.places * c->x.places;
