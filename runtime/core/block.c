@@ -25,6 +25,9 @@ block_free(block *b)
         kept_drop(b->tensors[i]);
     }
     kept_drop(b->workspace);
+    if (b->repeat) {
+        b->repeats->destroy(b->repeat);
+    }
     handle_close(b->handle);
     PyMem_Free(b);
     PyErr_Restore(type, value, trace);
@@ -278,6 +281,21 @@ swift_of(const block *b)
 #endif
 }
 
+/* What block_find_stream finds. */
+static void
+block_settle_stream(block *b)
+{
+    const source *lead = b->lead;
+    bool asks = lead && lead->exchange && lead->exchange->stream;
+    if (b->call->stream_given) {
+        b->stream = b->call->stream;
+    } else if (asks) {
+        b->ask = lead->exchange->stream;
+    } else if (!lead || lead->framework == FRAMEWORK_OWN) {
+        b->stream = STREAM_DEFAULT;
+    }
+}
+
 /* By the short way where that takes it. The options are the call as it was. */
 static aicf_status
 call_prepare(const block *b, frame *f)
@@ -327,6 +345,9 @@ block_prepare(block *b, frame *f)
     }
     b->brief = brief_of(b);
     b->swift = swift_of(b);
+    b->repeats = b->swift ? aicf_repeats_of(backend_of_call(b->call)) : NULL;
+    b->device = b->call->device;
+    block_settle_stream(b);
     return 0;
 }
 
@@ -346,6 +367,23 @@ block_launch_copy(const block *b)
     aicf_status status = launch(b->handle, (aicf_call *)(void *)room, b->lead);
     if (room != few) {
         free(room);
+    }
+    return status;
+}
+
+/* What is launched a few times is launched often; and what it launches for the first time, in a
+   context or a process, need not be what it launches from then on. */
+aicf_status
+block_launch_swiftly(block *b, aicf_stream stream)
+{
+    enum { FEW = 3 };
+    b->call->stream = stream;
+    if (!b->repeats || b->launches > FEW || ++b->launches <= FEW) {
+        return launch_swiftly(b->swift, b->call);
+    }
+    aicf_status status = b->repeats->learn(b->call, &b->repeat);
+    if (status.kind == AICF_BACKEND_ERROR) {
+        status.backend = b->call->op->kernels[b->call->kernel].backend;
     }
     return status;
 }

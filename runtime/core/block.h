@@ -8,6 +8,8 @@
 
 #include "core.h"
 
+#include <aicf/repeat.h>
+
 /* A tensor that blocks share. Counted; the last one releases it. */
 typedef struct kept {
     int64_t references;
@@ -16,16 +18,23 @@ typedef struct kept {
     aicf_tensor t;
 } kept;
 
-/* What a launch reads stands first. In one piece of memory with its calls and `words`. */
+/* What a launch reads stands first, what one that is repeated reads before all. In one piece of
+   memory with its calls and `words`. */
 typedef struct block {
-    int64_t references;
+    aicf_repeat *repeat; /* what `swift` launched, NULL: it is not known, or cannot be repeated */
+    const aicf_repeats *repeats; /* of the backend, NULL: it has none */
+    aicf_stream stream;          /* of all launches, NULL: it is to be asked for */
+    stream_fn *ask;              /* how, NULL: it takes Python, or `stream` says it */
+    aicf_device device;
+    const watched *words; /* of the tensors that may move */
+    int watches;          /* how many words there are */
+    int count;
     aicf_launch_fn *brief; /* launches `call` as it is; NULL: `swift`, or block_launch knows how */
     aicf_launch_fn *swift; /* launches it once its stream is set and its kernel is warm, or NULL */
     aicf_call *call;       /* prepared */
-    const watched *words;  /* of the tensors that may move */
-    int watches;           /* how many words there are */
-    int count;
+    int64_t references;
     bool asks;          /* of some tensor only torch itself knows whether it moved */
+    uint8_t launches;   /* by `swift`, until its repeat was asked for */
     aicf_call *options; /* as the call was before prepare, for the next one */
     aicf_handle *handle;
     const source *lead; /* of the stream, NULL: none */
@@ -49,6 +58,9 @@ int block_prepare(block *b, frame *f);
 /* Launches a block that the caller holds: what a launch sets, it sets in a copy. May let other
    threads run. -1 with an exception. */
 int block_launch(block *b);
+/* On that stream by `swift`, keeping what it launches where that is worth it. Requires
+   block_is_swift. */
+aicf_status block_launch_swiftly(block *b, aicf_stream stream);
 /* -1 with an exception where a tensor is not where it was bound. */
 int block_check(const block *b);
 /* `ours`, the stream of a launch, waits for what frameworks other than the lead's have queued. */
@@ -129,12 +141,20 @@ block_is_swift(const block *b)
            __atomic_load_n(&b->handle->warm, __ATOMIC_RELAXED) & launch_bit(b->handle, b->call);
 }
 
-/* The stream of a launch that the caller did not name; false: Python has to be asked. */
+/* The stream of a launch; false: Python has to be asked. */
 static inline bool
 block_find_stream(const block *b, aicf_stream *stream)
 {
-    *stream = STREAM_DEFAULT;
-    return !b->lead || stream_at_once(b->lead, b->call->device, stream);
+    *stream = b->stream;
+    return b->stream || (b->ask && stream_ask(b->ask, b->device, stream));
+}
+
+/* Launches once more what the block launched before; false: nothing was launched. `place` is of
+   aicf_repeats. Requires block_stays and b->repeat. */
+static inline bool
+block_repeat(const block *b, aicf_stream stream, uint64_t *place)
+{
+    return b->repeats->launch(b->repeat, stream, place);
 }
 
 #endif

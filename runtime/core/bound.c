@@ -61,6 +61,7 @@ bound_launch(bound *self)
 {
 #ifndef Py_GIL_DISABLED
     block *b = self->block;
+    aicf_stream stream;
     if (!b || !block_stays(b)) {
         return launch_slow(self);
     }
@@ -68,8 +69,12 @@ bound_launch(bound *self)
         aicf_status status = b->brief(b->call);
         return status.kind == AICF_OK ? 0 : launch_failed(b, status);
     }
-    if (block_is_swift(b) && (b->call->stream_given || block_find_stream(b, &b->call->stream))) {
-        aicf_status status = launch_swiftly(b->swift, b->call);
+    if ((b->repeat || block_is_swift(b)) && block_find_stream(b, &stream)) {
+        uint64_t place = 0;
+        if (b->repeat && block_repeat(b, stream, &place)) {
+            return 0;
+        }
+        aicf_status status = block_launch_swiftly(b, stream);
         return status.kind == AICF_OK ? 0 : launch_failed(b, status);
     }
 #endif

@@ -493,22 +493,29 @@ launch_swiftly(aicf_launch_fn *function, const aicf_call *call)
 
 const aicf_backend *backend_of_device(const aicf_op *op, int32_t type);
 
-/* The current stream of the framework, where that is asked without Python; false: it is not. Of
-   tensors of ours that no stream of their own is behind, the default one. */
+/* The current stream, by the function of an exchange API. False: it does not say. */
 static inline bool
-stream_at_once(const source *lead, aicf_device device, aicf_stream *stream)
+stream_ask(stream_fn *ask, aicf_device device, aicf_stream *stream)
 {
     void *found = NULL;
-    if (!lead->exchange || !lead->exchange->stream) {
-        *stream = STREAM_DEFAULT;
-        return lead->framework == FRAMEWORK_OWN;
-    }
-    if (lead->exchange->stream(device.type, device.index, &found) != 0) {
+    if (ask(device.type, device.index, &found) != 0) {
         PyErr_Clear();
         return false;
     }
     *stream = found ? found : STREAM_DEFAULT;
     return true;
+}
+
+/* The current stream of the framework, where that is asked without Python; false: it is not. Of
+   tensors of ours that no stream of their own is behind, the default one. */
+static inline bool
+stream_at_once(const source *lead, aicf_device device, aicf_stream *stream)
+{
+    if (!lead->exchange || !lead->exchange->stream) {
+        *stream = STREAM_DEFAULT;
+        return lead->framework == FRAMEWORK_OWN;
+    }
+    return stream_ask(lead->exchange->stream, device, stream);
 }
 
 /* stream.c: the first tensor whose framework has streams, NULL: none. */

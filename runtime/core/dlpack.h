@@ -45,6 +45,9 @@ typedef struct dl_legacy {
 
 typedef void dl_fail_fn(void *context, const char *kind, const char *message);
 
+/* Of a framework: its current stream on a device. Not 0: an exception. */
+typedef int stream_fn(int32_t device_type, int32_t device_index, void **stream);
+
 /* A type's C exchange API. Nothing in it synchronises. `borrow` may be missing; what it writes is
    valid until Python runs again. */
 typedef struct dl_exchange {
@@ -54,7 +57,7 @@ typedef struct dl_exchange {
     int (*own)(void *object, dl_managed **out);
     int (*wrap)(dl_managed *tensor, void **object);
     int (*borrow)(void *object, void *tensor);
-    int (*stream)(int32_t device_type, int32_t device_index, void **stream);
+    stream_fn *stream;
 } dl_exchange;
 
 #define DL_CAPSULE "dltensor_versioned"

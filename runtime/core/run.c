@@ -105,11 +105,13 @@ raise_item(const char *who, Py_ssize_t item, Py_ssize_t count, const char *rest)
     PyErr_Restore(type, value, trace);
 }
 
-/* Launches on one backend that follow each other, while no Python runs: what its `series` keeps,
-   and the stream, are found out once. */
+/* Launches that follow each other, while no Python runs: what the backend's `series` and its
+   repeats keep, and the stream, are found out once. */
 typedef struct series {
-    const aicf_backend *backend; /* NULL: none is on */
-    const source *lead;
+    const aicf_backend *backend; /* whose series is on; NULL: none */
+    bool repeats;                /* the launch before was repeated */
+    uint64_t place;              /* of aicf_repeats */
+    stream_fn *ask;              /* of whom and where the stream is */
     aicf_device device;
     aicf_stream stream; /* NULL: not known */
 } series;
@@ -120,7 +122,7 @@ series_end(series *s)
     if (s->backend && s->backend->series) {
         s->backend->series(false);
     }
-    *s = (series){NULL, NULL, {0, 0}, NULL};
+    *s = (series){.backend = NULL};
 }
 
 static void
@@ -135,39 +137,48 @@ series_enter(series *s, const aicf_backend *backend)
     }
 }
 
-/* False: Python has to be asked. */
-static inline bool
+/* NULL: Python has to be asked. */
+static inline aicf_stream
 series_stream(series *s, const block *b)
 {
-    aicf_call *call = b->call;
-    if (call->stream_given) {
-        return true;
+    if (b->stream) {
+        return b->stream;
     }
-    if (!s->stream || s->lead != b->lead || !aicf_device_same(s->device, call->device)) {
-        s->lead = b->lead;
-        s->device = call->device;
-        if (!block_find_stream(b, &s->stream)) {
-            s->stream = NULL;
-            return false;
-        }
+    if (!s->stream || s->ask != b->ask || !aicf_device_same(s->device, b->device)) {
+        s->ask = b->ask;
+        s->device = b->device;
+        s->stream = block_find_stream(b, &s->stream) ? s->stream : NULL;
     }
-    call->stream = s->stream;
+    return s->stream;
+}
+
+/* False: nothing was launched. */
+static inline bool
+series_repeat(series *s, const block *b)
+{
+    aicf_stream stream = b->repeat && block_stays(b) ? series_stream(s, b) : NULL;
+    if (!stream || !block_repeat(b, stream, &s->place)) {
+        s->repeats = false;
+        s->place = 0;
+        return false;
+    }
+    s->repeats = true;
     return true;
 }
 
 static int
 launch_next(series *s, block *b)
 {
-    if (!block_is_swift(b) || !block_stays(b)) {
+    if (series_repeat(s, b)) {
+        return 0;
+    }
+    aicf_stream stream = block_is_swift(b) && block_stays(b) ? series_stream(s, b) : NULL;
+    if (!stream) {
         series_end(s);
         return launch_held(b);
     }
     series_enter(s, backend_of_call(b->call));
-    if (!series_stream(s, b)) {
-        series_end(s);
-        return launch_held(b);
-    }
-    aicf_status status = launch_swiftly(b->swift, b->call);
+    aicf_status status = block_launch_swiftly(b, stream);
     if (status.kind == AICF_OK) {
         return 0;
     }
@@ -182,7 +193,7 @@ static int
 take_turn(const batch *all, series *s, Py_ssize_t next)
 {
     bool turn = next % TURN == 0;
-    if (!turn && (s->backend || all->blocks[next - 1]->brief)) {
+    if (!turn && (s->backend || s->repeats || all->blocks[next - 1]->brief)) {
         return 0;
     }
     series_end(s);
@@ -196,7 +207,7 @@ take_turn(const batch *all, series *s, Py_ssize_t next)
 static int
 batch_launch(const batch *all)
 {
-    series s = {NULL, NULL, {0, 0}, NULL};
+    series s = {.backend = NULL};
     int done = 0;
     for (Py_ssize_t i = 0; i < all->count && done == 0; i++) {
         if ((i && take_turn(all, &s, i) < 0) || launch_next(&s, all->blocks[i]) < 0) {

@@ -198,6 +198,7 @@ static const struct {
     CALL("cuCtxGetId", context_id),
     CALL("cuKernelGetFunction", shim_function),
     CALL("cuLaunchKernelEx", shim_launch_with),
+    CALL("cuFuncGetParamInfo", shim_parameter),
     CALL("cuTensorMapEncodeTiled", map_tiles),
     CALL("cuTensorMapEncodeIm2col", map_windows),
 };

@@ -255,6 +255,15 @@ shim_function(CUfunction *function, CUkernel kernel)
     return (CUresult)shim_note(error, "cuKernelGetFunction", "kernel=%s", name_of(find(kernel)));
 }
 
+CUresult
+shim_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+    (void)function;
+    *offset = 0;
+    *size = index == 0;
+    return index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* A function of another context is what the driver would crash on. */
 static const void *
 host_of(CUfunction function, const char **by)

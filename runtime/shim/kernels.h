@@ -18,6 +18,9 @@ CUresult shim_launch_with(const CUlaunchConfig *c, CUfunction function, void **a
 /* cuKernelGetFunction: the kernel's place in the current context. */
 CUresult shim_function(CUfunction *function, CUkernel kernel);
 
+/* cuFuncGetParamInfo. Nobody here knows what a kernel takes: it is said to be one byte. */
+CUresult shim_parameter(CUfunction function, size_t index, size_t *offset, size_t *size);
+
 #pragma GCC visibility pop
 
 #endif

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <aicf/backend/cpu.h>
 #include <aicf/backend/cuda.h>
 
 #include <stdio.h>
@@ -323,6 +324,100 @@ TEST(cuda_launch_errors, "C3 A4")
     shim_fail("cudaSetDevice", 46, 1);
     CHECK_INT(aicf_call_launch(&f.call.head).native, 46);
     CHECK_INT(shim_count("cudaLaunchKernel"), (int)(sizeof codes / sizeof *codes) + 1);
+}
+
+/* ---- launches once more ---------------------------------------------------------------------- */
+
+/* What the launcher below does beside one launch. */
+static enum { ALONE, TWICE, COPIES, ASKS_WHAT_STAYS, ASKS_THE_STREAM } deed;
+
+static aicf_status
+launch_and(const aicf_call *call)
+{
+    static int left;
+    aicf_status status = test_count_up(data, 1000, 1, call->stream);
+    switch (deed) {
+    case ALONE: break;
+    case TWICE: return test_count_up(data, 10, 1, call->stream);
+    case COPIES: test_copy(data, data + 8, 4); break;
+    case ASKS_WHAT_STAYS: left += test_get_device(); break;
+    case ASKS_THE_STREAM: left += test_is_captured(call->stream); break;
+    }
+    return status;
+}
+
+/* What is kept of the call's launch, once the kernel's function is known. */
+static aicf_repeat *
+learn_with(int what)
+{
+    aicf_repeat *repeat = NULL;
+    deed = what;
+    f.call.head.launch = launch_and;
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(cuda->launch(&f.call.head).kind, AICF_OK);
+    }
+    CHECK_INT(aicf_repeats_of(cuda)->learn(&f.call.head, &repeat).kind, AICF_OK);
+    return repeat;
+}
+
+/* Kept is the launch of a launcher that does nothing else that could be other the next time. */
+TEST(cuda_repeat_what, "DESIGN-5-launch")
+{
+    const aicf_repeats *repeats = aicf_repeats_of(cuda);
+    CHECK_INT(prepare_on(0, 1000).kind, AICF_OK);
+    CHECK(!aicf_repeats_of(&aicf_backend_cpu));
+    for (int what = ALONE; what <= ASKS_THE_STREAM; what++) {
+        aicf_repeat *repeat = learn_with(what);
+        CHECK_INT(repeat != NULL, what == ALONE || what == ASKS_WHAT_STAYS);
+        repeats->destroy(repeat);
+    }
+    shim_fail("cuLaunchKernel", 1, 1); /* the runtime's is not kept */
+    aicf_repeat *repeat = NULL;
+    deed = ALONE;
+    CHECK_INT(repeats->learn(&f.call.head, &repeat).kind, AICF_OK);
+    CHECK(!repeat);
+}
+
+TEST(cuda_repeat, "DESIGN-5-launch")
+{
+    const aicf_repeats *repeats = aicf_repeats_of(cuda);
+    CHECK_INT(prepare_on(0, 1000).kind, AICF_OK);
+    aicf_repeat *repeat = learn_with(ALONE);
+    uint64_t place = 0;
+    const int asked = shim_count("cuCtxGetId"), before = shim_count("cudaLaunchKernel");
+    CHECK(repeats->launch(repeat, stream_at(72), &place));
+    CHECK_TEXT(shim_log(), "grid=4,1,1 block=256,1,1 smem=0 stream=0x48 by=driver as=function");
+    CHECK(repeats->launch(repeat, stream_at(80), &place));
+    CHECK_INT(shim_count("cuCtxGetId"), asked + 1); /* the second found what the first left */
+    CHECK_INT(shim_count("cudaLaunchKernel"), before + 2);
+
+    /* In no other context, nor where all goes by the runtime; but when those are gone, again. */
+    place = 0;
+    int32_t previous;
+    CHECK_INT(cuda->enter(one, &previous).kind, AICF_OK);
+    CHECK(!repeats->launch(repeat, stream_at(64), &place));
+    cuda->leave(previous);
+    CHECK(repeats->launch(repeat, stream_at(64), &place));
+    aicf_cuda_use_driver(false);
+    CHECK(!repeats->launch(repeat, stream_at(64), &place));
+    aicf_cuda_use_driver(true);
+    CHECK_INT(cuda->launch(&f.call.head).kind, AICF_OK); /* counts from the next call on */
+    CHECK(repeats->launch(repeat, stream_at(64), &place));
+    CHECK_INT(shim_count("cudaLaunchKernel"), before + 5);
+
+    /* What the driver refused once is left to the launcher for good. */
+    shim_fail("cuLaunchKernel", 1, 1);
+    CHECK(!repeats->launch(repeat, stream_at(64), &place));
+    CHECK(!repeats->launch(repeat, stream_at(64), &place));
+    CHECK_INT(test_last_error(), 0);
+    repeats->destroy(repeat);
+
+    repeat = learn_with(ALONE);
+    shim_renew();
+    place = 0;
+    CHECK(!repeats->launch(repeat, stream_at(64), &place));
+    repeats->destroy(repeat);
+    repeats->destroy(NULL);
 }
 
 /* The configuration is told of the launch that failed, and of nothing else. */

@@ -60,6 +60,14 @@ test_get_device(void)
 }
 
 int
+test_is_captured(aicf_stream stream)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(reinterpret_cast<cudaStream_t>(stream), &status);
+    return status == cudaStreamCaptureStatusActive;
+}
+
+int
 test_copy(void *to, const void *from, size_t bytes)
 {
     return static_cast<int>(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));

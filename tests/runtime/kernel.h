@@ -16,6 +16,7 @@ aicf_status test_count_up(float *x, int64_t count, int rows, aicf_stream stream)
 void test_leave_error(void);
 int test_last_error(void);
 int test_get_device(void);
+int test_is_captured(aicf_stream stream);
 int test_copy(void *to, const void *from, size_t bytes);
 /* Captures the first launch of the process into a graph, and replays it. The errors, or-ed. */
 int test_graph(float *x, int64_t count, int times);

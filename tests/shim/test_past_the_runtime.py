@@ -392,7 +392,7 @@ def test_a_run_asks_once(over: Over, ops: list[str]) -> None:
 
         bind = module("add").bind
         one, two = (bind(*[fake(64, device=d) for _ in range(3)], stream=64) for d in (0, 1))
-        asked([one, two] * 2)
+        asked([one, two] * 4)  # by then what they launch is known
         tell([asked([one] * n) for n in (1, 5, 64, 65, 200)] + [asked([one, two, two, one]) >= 4])
         assert shim.device() == 0 and shim.failed() == []
         """)
@@ -490,6 +490,70 @@ def test_the_stream_of_each_launch(over: Over, ops: list[str]) -> None:
         theirs.answers["stream"] = -1
         for run in (one, typed(0), lambda: aicf_rt.run([one])):
             assert streams(run)[0] == [(0, 1)]
+        assert shim.failed() == []
+        """)
+    )
+
+
+@pytest.mark.promise("DESIGN-5-launch", "A5")
+def test_what_a_bound_call_launches(over: Over, ops: list[str]) -> None:
+    """After a few launches by its launcher it launches what that did, without it, on the stream of
+    the moment. What is set, a device that is not current, a context that goes and threads without
+    one are as before."""
+    over(
+        code("""
+        import threading
+
+        def shown(run):
+            run()
+            (line,) = [x for x in shim.lines() if x.name == "cudaLaunchKernel"][-1:]
+            return [line.words[k] for k in ("kernel", "grid", "block", "smem", "stream")]
+
+        def steps(run):
+            before = len(shim.lines())
+            run()
+            return [line.name for line in shim.lines()[before:]]
+
+        short = ["cuCtxGetId", "cudaLaunchKernel"]
+        call = next(c for c in calls_of("gemm", (64,)) if c.kernel == "mma")
+        bound = module("gemm").bind(*call.tensors(), stream=64, kernel="mma")
+        first = shown(bound)
+        for _ in range(4):
+            assert shown(bound) == first
+        assert (steps(bound) == short) == BY_DRIVER
+        add = module("add").bind(*[fake(64) for _ in range(3)], stream=64)
+        for _ in range(5):
+            add()
+        assert (steps(add) == short) == BY_DRIVER
+
+        small = shown(add)
+        add.set(a=fake(4096), b=fake(4096), out=fake(4096))
+        large = shown(add)
+        assert large[1] == "4,1,1" != small[1]
+        for _ in range(5):
+            assert shown(add) == large
+
+        shim.set_device(1)  # current, and not the call's
+        assert shown(add) == large and shim.device() == 1
+        shim.set_device(0)
+        assert (steps(add) == short) == BY_DRIVER
+        wrong = []
+        def body():
+            try:
+                assert shown(add) == large
+            except BaseException as e:
+                wrong.append(repr(e))
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+        assert not wrong, wrong
+        assert (steps(add) == short) == BY_DRIVER
+        shim._library.shim_renew()
+        for _ in range(3):
+            assert shown(add) == large and shown(bound) == first
+        shim.fails("cuLaunchKernel", 1, 1)
+        assert shown(add) == large
+        shim.fails("cuLaunchKernel", 1, 0)
         assert shim.failed() == []
         """)
     )

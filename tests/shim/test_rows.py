@@ -62,7 +62,7 @@ def test_every_row(over: Over, ops: list[str]) -> None:
             bound = []
             made = check(call, lambda: bound.append(call.bind(stream=64)))
             assert made == [], call
-            for _ in range(2):
+            for _ in range(6):  # the last of them repeat what was launched, where that can be
                 assert check(call, bound[0]) == first, call
             launches += len(first)
             call = bound = None

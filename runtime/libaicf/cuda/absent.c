@@ -97,6 +97,8 @@ aicf_cuda_use_driver(bool on)
     (void)on;
 }
 
+const aicf_repeats *const aicf_cuda_repeats;
+
 const aicf_backend aicf_backend_cuda = {
     .size = sizeof(aicf_backend),
     .version = AICF_BACKEND_VERSION,

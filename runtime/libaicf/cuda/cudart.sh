@@ -2,7 +2,8 @@
 # One CUDA runtime for all modules, inside libaicf. The symbols of libcudart_static.a are hidden, so a
 # version script alone exports none: those of calls.txt are renamed rt_* in a copy of the archive, and
 # one-jump trampolines stand under the old names, with the version AICF_1. A call that is marked `noted`
-# jumps to noted_* of launch.c, which reaches the copy as native_*.
+# jumps to noted_* of launch.c, which reaches the copy as native_*. One that is not marked tells
+# repeat.c first that it is made.
 #
 #   cudart.sh include NVCC...                     the toolkit's include folder
 #   cudart.sh archive NVCC...                     its libcudart_static.a
@@ -36,8 +37,19 @@ trampolines() {
             printf ".globl %s\n.type %s,@function\n%s: jmp %s\n", from, from, from, to
             printf ".size %s,.-%s\n", from, from
         }
+        # The arguments are as they were, and the stack is aligned for what is called.
+        function tell(    registers, i, n) {
+            n = split("rdi rsi rdx rcx r8 r9", registers)
+            print "tell: sub $8, %rsp"
+            for (i = 1; i <= n; i++) print "push %" registers[i]
+            print "call learning_spoil"
+            for (i = n; i >= 1; i--) print "pop %" registers[i]
+            print "add $8, %rsp\nret\n.hidden learning_spoil"
+        }
+        NR == 1 {tell()}
         {t = "trampoline_" $1
-         jump(t, ($2 == "noted" ? "noted_" : "rt_") $1)
+         if ($2) jump(t, ($2 == "noted" ? "noted_" : "rt_") $1)
+         else printf ".globl %s\n.type %s,@function\n%s: call tell\njmp rt_%s\n.size %s,.-%s\n", t, t, t, $1, t, t
          printf ".symver %s,%s@@@AICF_1\n", t, $1}
         $2 == "noted" {jump("native_" $1, "rt_" $1); print ".hidden native_" $1}
         END {print ".section .note.GNU-stack,\"\",@progbits"}'

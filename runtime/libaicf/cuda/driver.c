@@ -16,19 +16,27 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const driver *) opened;
 static _Atomic bool wanted, stopped;
 
+/* `version`: of the CUDA that has the call first. */
 static bool
-find(const char *symbol, void *slot)
+find_since(int version, const char *symbol, void *slot)
 {
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
 #if CUDART_VERSION >= 12050
-    cudaError_t error =
-        cudaGetDriverEntryPointByVersion(symbol, &function, 12000, cudaEnableDefault, &found);
+    cudaError_t error = cudaGetDriverEntryPointByVersion(
+        symbol, &function, (unsigned)version, cudaEnableDefault, &found);
 #else
+    (void)version;
     cudaError_t error = cudaGetDriverEntryPoint(symbol, &function, cudaEnableDefault, &found);
 #endif
     memcpy(slot, &function, sizeof function);
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess && function;
+}
+
+static bool
+find(const char *symbol, void *slot)
+{
+    return find_since(12000, symbol, slot);
 }
 
 static bool
@@ -53,6 +61,9 @@ open_locked(void)
     if (find_all(&found)) {
         if (!find("cuStreamBatchMemOp", &found.write)) {
             found.write = NULL;
+        }
+        if (!find_since(12040, "cuFuncGetParamInfo", &found.parameter)) {
+            found.parameter = NULL;
         }
         table = found;
         atomic_store_explicit(&opened, &table, memory_order_release);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #pragma GCC visibility push(hidden)
 
@@ -21,7 +22,8 @@ typedef struct driver {
         const CUlaunchConfig *config, CUfunction function, void **args, void **extra);
     CUresult (*function)(CUfunction *function, CUkernel kernel); /* in the current context */
     CUresult (*launch_graph)(CUgraphExec graph, CUstream stream);
-    /* NULL: the driver has no such call. */
+    /* Where an argument of a kernel lies among all; these two NULL: the driver has no such call. */
+    CUresult (*parameter)(CUfunction function, size_t index, size_t *offset, size_t *size);
     CUresult (*write)(
         CUstream stream, unsigned count, CUstreamBatchMemOpParams *values, unsigned flags);
     CUresult (*current)(CUdevice *device); /* of the context that is current; fails without one */
@@ -46,6 +48,11 @@ driver_fast(void)
 {
     return atomic_load_explicit(&driver_launching, memory_order_acquire);
 }
+
+/* A launch that may start while the one before it on the stream still runs. */
+CUresult launch_early(
+    const driver *d, CUfunction function, dim3 grid, dim3 block, void **args, void **extra,
+    size_t shared, cudaStream_t stream);
 
 /* From the first call on that reaches CUDA. */
 void driver_start(void);

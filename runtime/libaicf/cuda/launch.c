@@ -15,12 +15,12 @@
 #include "driver.h"
 #include "failure.h"
 #include "handles.h"
+#include "repeat.h"
 
-/* A launch that may start while the one before it on the stream still runs. */
-static __attribute__((noinline)) CUresult
+__attribute__((noinline)) CUresult
 launch_early(
-    const driver *d, CUfunction function, dim3 grid, dim3 block, void **args, size_t shared,
-    cudaStream_t stream)
+    const driver *d, CUfunction function, dim3 grid, dim3 block, void **args, void **extra,
+    size_t shared, cudaStream_t stream)
 {
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     early.value.programmaticStreamSerializationAllowed = 1;
@@ -35,7 +35,7 @@ launch_early(
         .hStream = stream,
         .attrs = &early,
         .numAttrs = 1};
-    return d->launch_with(&config, function, args, NULL);
+    return d->launch_with(&config, function, args, extra);
 }
 
 /* False: nothing was launched. The driver's streams are the runtime's. Outside of a launch of ours
@@ -50,7 +50,8 @@ launch_fast(
     if (!h) {
         return false;
     }
-    unsigned long long context = here.context;
+    thread *t = thread_here();
+    unsigned long long context = t->context;
     if (!context && d->id(NULL, &context) != CUDA_SUCCESS) {
         context = 0;
     }
@@ -58,7 +59,7 @@ launch_fast(
     if (!function || shared > UINT_MAX) {
         return false;
     }
-    CUresult result = early ? launch_early(d, function, grid, block, args, shared, stream)
+    CUresult result = early ? launch_early(d, function, grid, block, args, NULL, shared, stream)
                             : d->launch(
                                   function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                   (unsigned)shared, stream, args, NULL);
@@ -68,13 +69,17 @@ launch_fast(
     if (__builtin_expect(!handle_has_place(h), 0)) {
         handle_place(h, d, context);
     }
+    if (__builtin_expect(t->learning != NULL, 0)) {
+        learning_launched(t->learning, d, h, context, grid, block, args, shared, early);
+    }
     return true;
 }
 
-/* `before` is what stood on the thread. */
+/* Of launches that were the runtime's. `before` is what stood on the thread. */
 static cudaError_t
 end(cudaError_t before, cudaError_t error, dim3 grid, dim3 block, size_t shared)
 {
+    learning_spoil();
     if (__builtin_expect(error != cudaSuccess, 0)) {
         failure_note_launch((int32_t)before, (int32_t)error, grid, block, shared);
     }

@@ -26,6 +26,7 @@ typedef struct thread {
     uint64_t context;
     bool series; /* launches follow each other, and nothing else happens on the thread */
     bool late;   /* order_is_late may say so */
+    struct learning *learning; /* what the launcher that runs has launched; NULL: nobody asks */
     failure failed;
 } thread;
 
