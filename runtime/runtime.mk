@@ -20,7 +20,7 @@ OBJCOPY ?= objcopy
 COMPILE_RUNTIME = $(AICF_COMPILE) -fvisibility=default -fno-semantic-interposition -Wconversion \
     $(if $(DEBUG),-O0 -g,-O2 -fno-tree-vectorize) -I$(AICF_INCLUDE) $(CFLAGS)
 # What kernels share is compiled as they are.
-runtime_kernels := $(foreach n,convert conv product,$(B)/$(RUNTIME)/$n.o)
+runtime_kernels := $(foreach n,convert conv conv_i8 product,$(B)/$(RUNTIME)/$n.o)
 COMPILE_RUNTIME_KERNELS = $(AICF_COMPILE) -fvisibility=default $(AICF_OPTIMIZE_KERNEL) -fno-math-errno \
     -I$(AICF_INCLUDE) $(CFLAGS)
 # The toolkit's headers are no business of our warnings.
