@@ -15,6 +15,7 @@ import subprocess
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,27 +27,42 @@ class BuildError(Exception):
     """A command failed; the message has what it said."""
 
 
-def run(command: str | Sequence[str]) -> str:
-    """A command, in the root; a text is one for the shell, as the build's records are."""
+Command = str | Sequence[str]  # a text is one for the shell, as the build's records are
+
+
+def fault(command: Command, text: str) -> BuildError:
+    said = text.strip().splitlines()
+    told = [line for line in said if "error" in line] or said
+    shown = command if isinstance(command, str) else shlex.join(command)
+    return BuildError(f"{shown.split()[0]} failed: " + " / ".join(told[:3])[:600])
+
+
+def run(command: Command) -> str:
+    """A command, in the root."""
     done = subprocess.run(
         command, cwd=ROOT, shell=isinstance(command, str), capture_output=True, text=True
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        told = [line for line in said if "error" in line] or said
-        shown = command if isinstance(command, str) else shlex.join(command)
-        raise BuildError(f"{shown.split()[0]} failed: " + " / ".join(told[:3])[:600])
+        raise fault(command, done.stderr or done.stdout)
     return done.stdout
 
 
-def seconds(commands: Sequence[str | Sequence[str]]) -> float:
-    """Processor time of these commands, so that a busy machine counts little."""
-    before = os.times()
+def seconds(commands: Sequence[Command]) -> float:
+    """Processor time of these commands, so that a busy machine counts little; others may run at
+    once."""
+    taken = 0.0
     for command in commands:
-        run(command)
-    after = os.times()
-    user, system = (after[i] - before[i] for i in (2, 3))  # of children that were waited for
-    return user + system
+        with TemporaryFile("w+") as said:
+            process = subprocess.Popen(
+                command, cwd=ROOT, shell=isinstance(command, str), stdout=said, stderr=said
+            )
+            _, status, used = os.wait4(process.pid, 0)  # and of what it waited for
+            process.returncode = os.waitstatus_to_exitcode(status)
+            said.seek(0)
+            if process.returncode:
+                raise fault(command, said.read())
+        taken += used.ru_utime + used.ru_stime
+    return taken
 
 
 def load(name: str, path: Path) -> Any:
@@ -88,7 +104,7 @@ class Workshop:
         taken: float = json.loads(note.read_text(encoding="utf-8"))["seconds"]
         return taken
 
-    def make(self, out: Path, commands: Sequence[str | Sequence[str]], *read: Path) -> Path:
+    def make(self, out: Path, commands: Sequence[Command], *read: Path) -> Path:
         """`out`, by commands which read these files, unless it was made by them of the same."""
         digest = hashlib.sha256(repr(commands).encode())
         for path in read:

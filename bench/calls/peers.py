@@ -3,9 +3,12 @@ documentation says. One that is not installed, or does not build here, is named 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +48,36 @@ def on_torch(
 # ---- those that bind the same launcher ---------------------------------------------------------
 
 
-def tvm_ffi(scene: Scene) -> Iterator[Row]:
-    module, found = need("tvm_ffi"), need("tvm_ffi.libinfo")
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a peer's library is compiled."""
+
+    out: Path
+    command: list[str]
+    read: tuple[Path, ...]
+
+    def make(self, scene: Scene) -> Path:
+        return scene.shop.make(self.out, [self.command], *self.read)
+
+
+def tvm_recipe(scene: Scene) -> Recipe:
+    found = need("tvm_ffi.libinfo")
     out, source = scene.shop.out / "tvm.so", PEERS / "tvm.cc"
     library = Path(found.find_libtvm_ffi())
     link = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
     command = compile_command("-std=c++17", *(f"-I{path}" for path in found.include_paths()))
     command += [str(source), "-o", str(out), *link]
-    scene.shop.make(out, [command], source, HERE / "launcher.h")
-    loaded = module.load_module(str(out))
+    return Recipe(out, command, (source, HERE / "launcher.h"))
+
+
+def tvm_ffi(scene: Scene) -> Iterator[Row]:
+    module = need("tvm_ffi")
+    loaded = module.load_module(str(tvm_recipe(scene).make(scene)))
     loaded.setup(*scene.addresses())
     yield from on_torch(scene, "tvm-ffi", loaded.add_f32, loaded.hollow)
 
 
-def nanobind(scene: Scene) -> Iterator[Row]:
+def nanobind_recipe(scene: Scene) -> Recipe:
     package = need("nanobind")
     out, source = scene.shop.out / "bench_nanobind.so", PEERS / "nanobind.cc"
     folder = Path(package.include_dir()).parent
@@ -71,8 +90,11 @@ def nanobind(scene: Scene) -> Iterator[Row]:
         f"-I{folder}/ext/robin_map/include",
     )
     command += [f"{folder}/src/nb_combined.cpp", str(source), "-o", str(out)]
-    scene.shop.make(out, [command], source, HERE / "launcher.h")
-    module = load("bench_nanobind", out)
+    return Recipe(out, command, (source, HERE / "launcher.h"))
+
+
+def nanobind(scene: Scene) -> Iterator[Row]:
+    module = load("bench_nanobind", nanobind_recipe(scene).make(scene))
     module.setup(*scene.addresses())
     full, hollow = getattr(module, scene.device), getattr(module, f"{scene.device}_hollow")
     yield from on_torch(scene, "nanobind", full, hollow)
@@ -100,19 +122,29 @@ def torch_command(scene: Scene, source: Path, out: Path) -> list[str]:
     ]
 
 
-def torch_extension(scene: Scene) -> Iterator[Row]:
-    source, out = PEERS / "torch_extension.cc", scene.shop.out / f"extension_{scene.device}.so"
+def torch_recipe(scene: Scene, source: Path, name: str) -> Recipe:
+    out = scene.shop.out / f"{name}_{scene.device}.so"
     read = (source, PEERS / "torch_add.h", HERE / "launcher.h")
-    scene.shop.make(out, [torch_command(scene, source, out)], *read)
+    return Recipe(out, torch_command(scene, source, out), read)
+
+
+def extension_recipe(scene: Scene) -> Recipe:
+    return torch_recipe(scene, PEERS / "torch_extension.cc", "extension")
+
+
+def operator_recipe(scene: Scene) -> Recipe:
+    return torch_recipe(scene, PEERS / "torch_op.cc", "operator")
+
+
+def torch_extension(scene: Scene) -> Iterator[Row]:
+    out = extension_recipe(scene).make(scene)
     module = load(out.stem, out)
     module.setup(*scene.addresses())
     yield from on_torch(scene, "pybind11, torch", module.add_f32, module.hollow)
 
 
 def torch_ops(scene: Scene) -> Iterator[Row]:
-    source, out = PEERS / "torch_op.cc", scene.shop.out / f"operator_{scene.device}.so"
-    read = (source, PEERS / "torch_add.h", HERE / "launcher.h")
-    scene.shop.make(out, [torch_command(scene, source, out)], *read)
+    out = operator_recipe(scene).make(scene)
     torch.ops.load_library(out)
     ctypes.CDLL(str(out)).bench_setup(*map(ctypes.c_int64, scene.addresses()))
     # The overload, which is found faster than the packet of all overloads.
@@ -162,8 +194,15 @@ def numpy_add(scene: Scene) -> Iterator[Row]:
     yield Row("np.add, allocating: numpy", "np.add, allocating", "numpy", block, beside=beside)
 
 
+def need_numba(module: str) -> Any:
+    """numba, which names a function that numpy has no more from 2.5 on, and does not call it."""
+    if not hasattr(np, "row_stack"):
+        vars(np)["row_stack"] = np.vstack
+    return need(module)
+
+
 def numba_cpu(scene: Scene) -> Iterator[Row]:
-    numba = need("numba")
+    numba = need_numba("numba")
 
     def loop(a: Any, b: Any, out: Any) -> None:
         for i in range(len(a)):
@@ -181,8 +220,7 @@ def numba_cpu(scene: Scene) -> Iterator[Row]:
 
 
 def numba_cuda(scene: Scene) -> Iterator[Row]:
-    need("numba")
-    cuda = need("numba.cuda")
+    cuda = need_numba("numba.cuda")
 
     def kernel(a: Any, b: Any, out: Any) -> None:
         i = cuda.grid(1)
@@ -238,6 +276,26 @@ PEERS_BY_NAME: dict[str, tuple[str, Callable[[Scene], Iterator[Row]]]] = {
 }
 
 
+# Those that are compiled: all at once, since torch's headers alone take as long as the others.
+COMPILED: dict[str, Callable[[Scene], Recipe]] = {
+    "apache-tvm-ffi": tvm_recipe,
+    "nanobind": nanobind_recipe,
+    "pybind11": extension_recipe,
+    "torch.ops": operator_recipe,
+}
+
+
+def compile_ahead(scene: Scene, asked: list[str] | None) -> None:
+    """What fails is told where the peer's rows are made."""
+
+    def attempt(recipe: Callable[[Scene], Recipe]) -> None:
+        with contextlib.suppress(Exception):
+            recipe(scene).make(scene)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(attempt, [r for n, r in COMPILED.items() if asked is None or n in asked]))
+
+
 def version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
@@ -247,6 +305,7 @@ def version(name: str) -> str | None:
 
 def rows(scene: Scene, asked: list[str] | None, absent: dict[str, str]) -> Iterator[Row]:
     """The rows of all that are here; why the others are not is put into `absent`."""
+    compile_ahead(scene, asked)
     for name, (devices, make) in PEERS_BY_NAME.items():
         if scene.device not in devices.split():
             continue
