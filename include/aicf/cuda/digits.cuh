@@ -28,7 +28,7 @@ struct digits {
 };
 
 // For indexes below n.
-inline digits
+[[gnu::always_inline]] inline digits
 digits_of(int64_t size, int64_t n)
 {
     digits d = {size, {}, n <= kNarrow && size <= kNarrow};

@@ -422,7 +422,9 @@ struct divider {
     uint32_t divisor, multiplier, shift;
 };
 
-inline divider
+// Called where it is used: else it depends on a source how often, and of what it is inlined into a
+// module takes the copy of one of its sources.
+[[gnu::noinline]] inline divider
 divider_of(int64_t divisor)
 {
     divider d = {static_cast<uint32_t>(divisor), 0, 0};
