@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "device.h"
+
 #pragma GCC visibility push(hidden)
 
 /* Calls of ours that fail leave their error on the thread. It is taken off again, as it is
@@ -14,6 +16,19 @@ cudaError_t attempt_begin(void);
 aicf_status attempt_end(cudaError_t before, cudaError_t error);
 /* *previous is for device_leave, also after a failure. */
 cudaError_t attempt_enter(int32_t device, int32_t *previous);
+
+/* The body of a call on a device that is entered for it: what it is made of, in the place of its
+   error. */
+#define ON_DEVICE(device, call)                                   \
+    int32_t previous;                                             \
+    cudaError_t before = attempt_begin();                         \
+    cudaError_t error = attempt_enter((device).index, &previous); \
+    if (error == cudaSuccess) {                                   \
+        error = (call);                                           \
+    }                                                             \
+    aicf_status status = attempt_end(before, error);              \
+    device_leave(previous);                                       \
+    return status
 
 static inline cudaStream_t
 native(aicf_stream stream)

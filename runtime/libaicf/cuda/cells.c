@@ -91,24 +91,23 @@ take(int32_t device, cudaStream_t stream, void **memory)
     return error ? error : cell_take(s, 0, stream, memory);
 }
 
+static cudaError_t
+take_locked(int32_t device, cudaStream_t stream, void **memory)
+{
+    pthread_mutex_lock(&lock);
+    cudaError_t error = take(device, stream, memory);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
 aicf_status
 cuda_allocate_cell(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
 {
-    int32_t previous;
     *memory = NULL;
     if (bytes <= 0 || bytes > CELL) {
         return (aicf_status){.kind = AICF_UNSUPPORTED};
     }
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        pthread_mutex_lock(&lock);
-        error = take(device.index, native(stream), memory);
-        pthread_mutex_unlock(&lock);
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, take_locked(device.index, native(stream), memory));
 }
 
 /* Requires the lock, and the device. One of which is not known when it is free stays taken; so does
@@ -131,18 +130,17 @@ give(slab *s, const char *memory, cudaStream_t stream)
     return error;
 }
 
+static cudaError_t
+give_locked(const char *memory, cudaStream_t stream)
+{
+    pthread_mutex_lock(&lock);
+    cudaError_t error = give(slab_of(memory), memory, stream);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
 aicf_status
 cells_release(aicf_device device, aicf_stream stream, void *memory)
 {
-    int32_t previous;
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        pthread_mutex_lock(&lock);
-        error = give(slab_of(memory), memory, native(stream));
-        pthread_mutex_unlock(&lock);
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, give_locked(memory, native(stream)));
 }

@@ -197,20 +197,13 @@ arch(aicf_device device)
 static aicf_status
 allocate(aicf_device device, aicf_stream stream, int64_t bytes, void **memory)
 {
-    int32_t previous;
     *memory = NULL;
     if (bytes == 0) {
         return aicf_ok();
     }
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        error = bytes < 0 ? cudaErrorInvalidValue
-                          : cudaMallocAsync(memory, (size_t)bytes, native(stream));
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(
+        device,
+        bytes < 0 ? cudaErrorInvalidValue : cudaMallocAsync(memory, (size_t)bytes, native(stream)));
 }
 
 static aicf_status
@@ -253,32 +246,16 @@ wait_for_event(cudaStream_t stream, cudaStream_t other)
 static aicf_status
 wait(aicf_device device, aicf_stream stream, aicf_stream other)
 {
-    int32_t previous;
     if (stream == other) {
         return aicf_ok();
     }
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        error = wait_for_event(native(stream), native(other));
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, wait_for_event(native(stream), native(other)));
 }
 
 static aicf_status
 synchronize(aicf_device device, aicf_stream stream)
 {
-    int32_t previous;
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        error = cudaStreamSynchronize(native(stream));
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, cudaStreamSynchronize(native(stream)));
 }
 
 /* What CUDA does not know is host memory that nobody registered, or none. */

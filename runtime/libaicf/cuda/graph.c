@@ -12,20 +12,18 @@ native_graph(aicf_graph graph)
     return (cudaGraphExec_t)(void *)graph;
 }
 
+static cudaError_t
+begin_capture(aicf_device device, cudaStream_t stream)
+{
+    driver_start();
+    device_learn(device.index);
+    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+}
+
 aicf_status
 cuda_begin_graph(aicf_device device, aicf_stream stream)
 {
-    int32_t previous;
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        driver_start();
-        device_learn(device.index);
-        error = cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal);
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, begin_capture(device, native(stream)));
 }
 
 /* An error that is no failure of ours: a refusal, or that of an earlier launch, which calls that
@@ -110,20 +108,18 @@ cuda_spoiled_graph(int32_t native)
     return native == (int32_t)cudaErrorStreamCaptureInvalidated;
 }
 
+static cudaError_t
+launch_first(aicf_device device, cudaStream_t stream, cudaGraphExec_t graph)
+{
+    driver_start();
+    device_learn(device.index);
+    return cudaGraphLaunch(graph, stream);
+}
+
 static __attribute__((noinline, cold)) aicf_status
 launch_by_runtime(aicf_device device, aicf_stream stream, aicf_graph graph)
 {
-    int32_t previous;
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        driver_start();
-        device_learn(device.index);
-        error = cudaGraphLaunch(native_graph(graph), native(stream));
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, launch_first(device, native(stream), native_graph(graph)));
 }
 
 /* Straight to the driver where the device is current; what that refuses is the runtime's, as of
@@ -145,13 +141,5 @@ cuda_launch_graph(aicf_device device, aicf_stream stream, aicf_graph graph)
 aicf_status
 cuda_destroy_graph(aicf_device device, aicf_graph graph)
 {
-    int32_t previous;
-    cudaError_t before = attempt_begin();
-    cudaError_t error = attempt_enter(device.index, &previous);
-    if (error == cudaSuccess) {
-        error = cudaGraphExecDestroy(native_graph(graph));
-    }
-    aicf_status status = attempt_end(before, error);
-    device_leave(previous);
-    return status;
+    ON_DEVICE(device, cudaGraphExecDestroy(native_graph(graph)));
 }

@@ -1,18 +1,5 @@
 /* What programs above the ops ask of CUDA: copies, streams, events. */
 #include "attempt.h"
-#include "device.h"
-
-/* One call on a device: what it is made of, in the place of its error. */
-#define ON_DEVICE(device, call)                                   \
-    int32_t previous;                                             \
-    cudaError_t before = attempt_begin();                         \
-    cudaError_t error = attempt_enter((device).index, &previous); \
-    if (error == cudaSuccess) {                                   \
-        error = (call);                                           \
-    }                                                             \
-    aicf_status status = attempt_end(before, error);              \
-    device_leave(previous);                                       \
-    return status
 
 aicf_status
 cuda_copy(aicf_device device, aicf_stream stream, void *to, const void *from, int64_t bytes)
