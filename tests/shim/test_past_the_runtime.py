@@ -495,7 +495,7 @@ def test_the_stream_of_each_launch(over: Over, ops: list[str]) -> None:
     )
 
 
-@pytest.mark.promise("DESIGN-5-launch", "A5")
+@pytest.mark.promise("DESIGN-5-launch", "S1", "S12")
 def test_what_a_bound_call_launches(over: Over, ops: list[str]) -> None:
     """After a few launches by its launcher it launches what that did, without it, on the stream of
     the moment. What is set, a device that is not current, a context that goes and threads without
