@@ -150,9 +150,9 @@ AICF_COMPILE_MODULE = $(AICF_COMPILE) $(AICF_OPTIMIZE) $(AICF_CLOSE) $(AICF_NO_T
     $(AICF_INCLUDES) $(CFLAGS)
 AICF_COMPILE_KERNEL_cpu = $(AICF_COMPILE) $(AICF_OPTIMIZE_KERNEL) $(AICF_CLOSE) $(AICF_NO_TABLES) \
     -fno-math-errno $(AICF_INCLUDES) $(CFLAGS)
-# What nvcc says for each kernel is said shorter there.
-AICF_COMPILE_KERNEL_cuda = $(AICF_COMPILE_CUDA) -I$(AICF_INCLUDE)/aicf/cuda/host $(AICF_INCLUDES) \
-    $(NVCCFLAGS)
+# What nvcc says for each kernel is said shorter there. No depfile names that header.
+AICF_CUDA_HOST = $(AICF_INCLUDE)/aicf/cuda/host
+AICF_COMPILE_KERNEL_cuda = $(AICF_COMPILE_CUDA) -I$(AICF_CUDA_HOST) $(AICF_INCLUDES) $(NVCCFLAGS)
 AICF_LINK_MODULE = $(AICF_LINK) $(CFLAGS) $(LDFLAGS)
 AICF_LIBRARIES = -L$(AICF_RT) -l:libaicf.so.1 -lm -Wl,-rpath,'$$ORIGIN/$(AICF_RT_FROM_MODULE)'
 

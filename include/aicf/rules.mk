@@ -57,7 +57,7 @@ aicf_objects.$1 += $(B)/kernels/$1/$3.o
 aicf_kernels += $(B)/kernels/$1/$3.o
 aicf_commands += $2:$4
 aicf_codes.$1 += $(if $(filter cuda,$2),$(call aicf_code_of,$(call aicf_gencode,$4)))
-$(B)/kernels/$1/$3.o: $5 $(B)/flags/kernel-$2-$4
+$(B)/kernels/$1/$3.o: $5 $(B)/flags/kernel-$2-$4 $(if $(filter cuda,$2),$(AICF_CUDA_HOST)/crt/host_runtime.h)
 $(B)/kernels/$1/$3.o: private aicf_how = $$(call aicf_command,$2,$4) $($1.define) $(call aicf_wants,$5)
 $(B)/kernels/$1/$3.o: private aicf_for = $(if $($1.define),$1)
 ,

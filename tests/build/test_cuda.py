@@ -220,6 +220,23 @@ def test_headers_of_cuda_kernels(cuda: Checkout) -> None:
     assert cuda.fresh()
 
 
+@pytest.mark.promise("B5")
+def test_what_is_said_of_kernels_on_the_host(cuda: Checkout) -> None:
+    """Once an object, not once a kernel: how `<<<>>>` launches and how a kernel is registered. No
+    depfile names the header that says it, and its edit remakes all that has it in."""
+    objects = [kernel(cuda, source) for source in KERNELS]
+    for path in objects:
+        said = subprocess.run(
+            ["objdump", "-dr", str(path)], capture_output=True, text=True, check=True
+        ).stdout
+        for call in ("__cudaRegisterFunction", "__cudaPopCallConfiguration"):
+            assert len(re.findall(rf"R_X86_64_\w+\s+{call}\b", said)) == 1, (path.name, call)
+        assert "__cudaGetKernel" not in said
+    cuda.edit("include/aicf/cuda/host/crt/host_runtime.h", "bool tile = false", "bool tile = true")
+    assert cuda.make("-j2").verbs("CC", "NVCC") == sorted(KERNELS)
+    assert cuda.fresh()
+
+
 @pytest.mark.promise("B7")
 def test_a_toolkit_that_moved_stops_nothing(cuda: Checkout) -> None:
     """Depfiles may name headers of a toolkit that is gone: as if one had been recorded."""

@@ -55,8 +55,9 @@ def kernel_object(built: Path) -> Path:
     out = built / "kernel.o"
     options = ["-std=c++17", "-O2", "-cudart", "none", "-arch=sm_90"]
     options += ["-Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics"]
-    include = f"-I{building.ROOT / 'include'}"
-    building.run(["nvcc", *options, include, "-c", building.HERE / "kernel.cu", "-o", out])
+    include = building.ROOT / "include"
+    options += [f"-I{include / 'aicf/cuda/host'}", f"-I{include}"]
+    building.run(["nvcc", *options, "-c", building.HERE / "kernel.cu", "-o", out])
     return out
 
 
