@@ -212,6 +212,12 @@ class Row:
     def has_gradient(self) -> bool:
         return bool(self.entry["row"].get("grad"))
 
+    @property
+    def exact(self) -> Mapping[str, Sequence[str]]:
+        """The arguments that each out may be exactly; of others none."""
+        found: Mapping[str, Sequence[str]] = self.entry["row"].get("overlap") or {}
+        return found
+
     # ---- calls ---------------------------------------------------------------------------------
 
     @functools.cached_property

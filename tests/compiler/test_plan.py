@@ -23,10 +23,11 @@ from aicf.compiler.runtime.interpret import interpret
 from aicf.compiler.runtime.plan import csv, firstfit, skyline
 from aicf.compiler.runtime.plan.bound import bound
 from aicf.compiler.runtime.plan.check import check, check_offsets
-from aicf.compiler.runtime.plan.lifetimes import ALIGN, lifetimes, plan_of
+from aicf.compiler.runtime.plan.lifetimes import ALIGN, lifetimes, plan_of, written_over
 from aicf.compiler.runtime.plan.pack import extend, pack
 from aicf.compiler.runtime.plan.problem import Buffer, Plan, PlanError
 from aicf.compiler.runtime.plan.work import Work
+from compiler.emulated import host
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "planner"
 
@@ -285,6 +286,104 @@ def test_permuted_views_in_a_backward(outputs: Any) -> None:
     check(program.plan)
 
 
+@pytest.mark.promise("COMPILER-plan-in-place")
+def test_an_activation_lies_where_its_convolution_did() -> None:
+    """And all of a chain where its first does; nothing else is needed at any time."""
+    g = Graph()
+    x, k = g.input("x", "f32[2, 3, 8, 8]"), g.param("k", "f32[5, 3, 3, 3]")
+    bias, added = g.param("bias", "f32[5]"), g.input("added", "f32[2, 5, 8, 8]")
+    h = g.add("conv2d", x, k, pad=(1, 1)).out
+    relu = g.add("relu", g.add("bias_add", h, bias, axis=1).out).out
+    g.output(g.add("sum", g.add("add", added, relu).out, axes=(1,)).out)
+    assert lives(g) == {"conv2d": (0, 5), "sum": (4, 6)}
+    assert [v.name for v in written_over(g)] == ["bias_add", "relu", "add"]
+    assert {v.name for v in written_over(g).values()} == {"conv2d"}
+    r = np.random.default_rng(0)
+    entries: list[Any] = [*g.inputs, *g.params]
+    drawn = [r.normal(size=v.type.shape).astype("f4") for v in entries]
+    given, params = drawn[:2], dict(zip(("k", "bias"), drawn[2:], strict=True))
+    found = [
+        ExecutorV2(g, host(mode), params=params, mode=mode, outputs=outputs)
+        for mode in ("eager", "replay", "graph") for outputs in ("fresh", "reused")
+    ]  # fmt: skip
+    before = [x.copy() for x in given]
+    for _ in range(3):
+        first, *others = (np.array(run(*given)) for run in found)
+        assert all(np.array_equal(first, other) for other in others)
+    assert all(map(np.array_equal, given, before))
+    plan = found[-1].program().plan
+    assert plan is not None
+    check(plan)
+    assert plan.peak - 4 * 2 * 5 * 64 < 8192  # beside the maps sums alone, and workspaces
+
+
+def near(broken: str) -> tuple[Graph, str]:
+    """relu(exp(x)) with one thing that keeps it from lying where exp does."""
+    g = Graph()
+    x = g.input("x", "f32[4, 4]")
+    h = g.add("exp", x).out
+    seen = g.add("view.permute", h, perm=(1, 0)).out if broken == "a view is read later" else None
+    out = g.add("relu", x if broken == "an input" else h).out
+    match broken:
+        case "given back":
+            g.output(h)
+        case "read later":
+            g.output(g.add("neg", h).out)
+        case "a view is read later":
+            g.output(g.add("neg", seen).out)
+        case "read twice":
+            out = g.add("mul", h, h).out
+        case "a view of it":
+            out = g.add("relu", g.add("view.reshape", h, shape=(16,)).out).out
+        case "broadcast":
+            out = g.add("add", g.add("view.reshape", x, shape=(1, 4, 4)).out, h).out
+        case "other strides":
+            out = g.add("relu", g.add("view.permute", h, perm=(1, 0)).out).out
+        case "smaller":
+            out = g.add("sum", h, axes=(1,)).out
+    g.output(out)
+    return g, out.name
+
+
+@pytest.mark.promise("COMPILER-plan-in-place")
+@pytest.mark.parametrize(
+    "broken",
+    ["given back", "read later", "a view is read later", "read twice", "a view of it", "smaller",
+     "broadcast", "other strides", "an input"],
+)  # fmt: skip
+def test_what_is_still_needed_is_not_written_over(broken: str) -> None:
+    g, name = near(broken)
+    g.verify()
+    assert name not in [v.name for v in written_over(g)]
+    assert name in lives(g)
+    x = np.random.default_rng(0).normal(size=(4, 4)).astype("f4")
+    runs = [ExecutorV2(g, host(m), mode=m, outputs="reused") for m in ("eager", "replay", "graph")]
+    for _ in range(2):
+        first, *others = ([np.array(y) for y in _several(run(x))] for run in runs)
+        for other in others:
+            assert all(map(np.array_equal, first, other))
+
+
+def _several(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.promise("COMPILER-plan-in-place")
+def test_with_branches_who_alone_reads_it_writes_over_it() -> None:
+    """Another reader may come later there, whatever the order of the nodes."""
+    g = Graph()
+    x = g.input("x", "f32[4]")
+    h = g.add("exp", x).out
+    first = g.add("neg", h).out
+    second = g.add("relu", h).out
+    third = g.add("neg", second).out
+    g.output(g.add("add", first, third).out)
+    assert [v.name for v in written_over(g)] == ["relu", "neg_1", "add"]
+    assert [v.name for v in written_over(g, apart=True)] == ["neg_1", "add"]
+    assert [v.name for v in written_over(g, outside={second, third})] == ["add"]
+    assert written_over(g, outside={first})[g.outputs[0]] is h  # and not `first`
+
+
 @pytest.mark.promise("COMPILER-plan-unused")
 def test_an_out_that_nothing_reads_lives_while_it_is_written() -> None:
     g = Graph()
@@ -311,7 +410,8 @@ def test_an_output_that_is_an_input_is_not_in_the_arena() -> None:
     x, y = g.input("x", "f32[4]"), g.input("y", "f32[4]")
     h = g.add("exp", x).out
     g.output(x, g.add("view.reshape", y, shape=(2, 2)).out, g.add("neg", h).out)
-    assert lives(g).keys() == {"exp", "neg"}
+    assert lives(g).keys() == {"exp"}
+    assert written_over(g).keys() == {g.outputs[2]}
     for mode in ("replay", "eager"):
         run = ExecutorV2(g, CpuBackend(strict=True), mode=mode)
         a, b = np.arange(4, dtype="f4"), np.ones(4, "f4")
@@ -452,7 +552,7 @@ def test_workspaces_lie_in_the_arena(outputs: Any) -> None:
         assert step.call.workspace.shape == (room.size,)
         assert np.shares_memory(whole, np.asarray(step.call.workspace))
     for value in (v for n in graph.nodes if not n.is_view for v in n.outs if v is not None):
-        inside = value.name in plan.offsets
+        inside = value.name in plan.offsets or value in written_over(graph, program.outside)
         assert inside == (outputs == "reused" or value not in graph.outputs)
         assert inside == np.shares_memory(whole, np.asarray(program.tensors[value]))
 

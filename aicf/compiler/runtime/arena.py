@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aicf.compiler.ir.graph import Graph
@@ -15,10 +16,13 @@ class OutOfMemory(MemoryError):
 
 
 class Arena:
-    """Memory for a plan of a graph. Raises OutOfMemory."""
+    """Memory for a plan of a graph; values that are written `over` others have no place of their
+    own there. Raises OutOfMemory."""
 
-    def __init__(self, backend: Any, graph: Graph, plan: Plan) -> None:
-        self.backend, self.plan = backend, plan
+    def __init__(
+        self, backend: Any, graph: Graph, plan: Plan, over: Mapping[Value, Value] | None = None
+    ) -> None:
+        self.backend, self.plan, self.over = backend, plan, over or {}
         try:
             self.memory = backend.empty((plan.peak,), "u8")
         except Exception as error:
@@ -30,7 +34,7 @@ class Arena:
         """What a root lies in."""
         type = value.type
         assert isinstance(type, TensorType)
-        at = self.plan.offsets[value.name]
+        at = self.plan.offsets[self.over.get(value, value).name]
         return self.backend.carve(self.memory, at, type.shape, type.dtype, type.strides)
 
     def room(self, name: str, size: int) -> Any:

@@ -17,7 +17,13 @@ from aicf.compiler.ir.node import Node, Value, values_of
 from aicf.compiler.ir.types import ScalarType, TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.arena import Arena
-from aicf.compiler.runtime.plan.lifetimes import ALIGN, plan_of, workspace_of, workspaces
+from aicf.compiler.runtime.plan.lifetimes import (
+    ALIGN,
+    plan_of,
+    workspace_of,
+    workspaces,
+    written_over,
+)
 from aicf.compiler.runtime.plan.pack import extend, pack
 from aicf.compiler.runtime.plan.problem import Plan
 from aicf.table import Row
@@ -73,6 +79,7 @@ class Program:
         self._pieces: list[Piece] | None = None
         self._changed: dict[Step, None] = {}  # whose calls have to be given something yet
         self._arena: Any = None
+        self._over: dict[Value, Value] = {}  # what lies there where another lay
         self.version = 0  # how often calls became others
 
     @property
@@ -100,10 +107,12 @@ class Program:
 
     def _planned(self) -> Plan:
         plan = plan_of(self.graph, self.outside)
+        apart = False
         if self.apart:
             wide = plan_of(self.graph, self.outside, apart=True)
-            most = plan.peak + max(_LARGER, _PART * plan.peak)
-            return wide if wide.peak <= most else plan
+            apart = wide.peak <= plan.peak + max(_LARGER, _PART * plan.peak)
+            plan = wide if apart else plan
+        self._over = written_over(self.graph, self.outside, apart)
         return plan
 
     def _make_room(self, plan: Plan, sizes: dict[Node, int]) -> None:
@@ -127,7 +136,7 @@ class Program:
         for value in [v for n in self.graph.nodes for v in n.results if v not in self.outside]:
             self.tensors.pop(value, None)
         self._arena = None
-        self.plan, self._arena = plan, Arena(self.backend, self.graph, plan)
+        self.plan, self._arena = plan, Arena(self.backend, self.graph, plan, self._over)
         for node in self.graph.nodes:
             if node.is_view:
                 shown = next(node.reads)

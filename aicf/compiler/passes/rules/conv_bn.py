@@ -13,8 +13,9 @@ class ConvBatchNorm(Rule):
     """bn(conv2d(x, w, b)) = conv2d(x, w * f, (b - mean) * f + shift), f = weight / sqrt(var + eps)
 
     The nodes that make the new weights read what is the same in all runs alone, so that `fold`
-    computes them once. An activation behind stays: no convolution of reals has one. In 16 bits the
-    new weights would be rounded again, and with a small var the error grows by f: refused."""
+    computes them once. An activation behind stays, as no convolution of reals has one, and is
+    written over the convolution's out. In 16 bits the new weights would be rounded again, and with
+    a small var the error grows by f: refused."""
 
     name = "conv-batch-norm"
     refusals = ("16-bits", "weights-change")

@@ -2,15 +2,17 @@
 
 A root lives from the node that makes it to the last one that reads it, or any view or state of it;
 an out that nothing reads for the time of its own node, which writes it all the same. What a graph
-gives back lives to the end. Inputs, params and constants have memory of their own.
+gives back lives to the end. Inputs, params and constants have memory of their own. An out that its
+row lets be exactly an operand is written over that one where nothing needs it any more: an
+activation takes no memory beside that of the convolution before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from aicf.compiler.ir.graph import Graph
-from aicf.compiler.ir.node import Node, Value
+from aicf.compiler.ir.node import Node, Value, values_of
 from aicf.compiler.ir.types import TensorType
 from aicf.compiler.runtime import memory
 from aicf.compiler.runtime.plan.pack import pack
@@ -36,11 +38,54 @@ def lifetimes(graph: Graph, outside: Container[Value] = (), apart: bool = False)
     for value in graph.outputs:
         last[graph.buffer_of(value)] = len(graph.nodes)
     ends = _ends_apart(graph, last) if apart else {v: i + 1 for v, i in last.items()}
+    over = written_over(graph, outside, apart)
+    for value, first in over.items():
+        ends[first] = max(ends[first], ends[value])
     return [
         Buffer(value.name, i, ends[value], size_of(value), VALUE, node.loc)
         for value, (i, node) in made.items()
-        if value not in outside
+        if value not in outside and value not in over
     ]
+
+
+def written_over(
+    graph: Graph, outside: Container[Value] = (), apart: bool = False
+) -> dict[Value, Value]:
+    """The outs that lie exactly where an operand of theirs does, and the root whose memory that was
+    first. The node is the last that needs it; with `apart` it is the only one."""
+    over: dict[Value, Value] = {}
+    taken: set[Value] = set()
+    users: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for root in {graph.buffer_of(v) for v in (*node.reads, *node.results)}:
+            users.setdefault(root, []).append(node)
+    kept = {graph.buffer_of(v) for v in graph.outputs}
+    for node in graph.nodes:
+        for out, x in () if node.is_view else _exact(graph, node):
+            own = users[x][1:]  # but for the node that makes it
+            dies = own[-1:] == [node] and (len(own) == 1 or not apart)
+            is_free = x not in kept and x not in outside and out not in outside
+            if dies and is_free and x not in taken and out not in over:
+                over[out] = x
+                taken.add(x)
+    for out, x in over.items():  # in the order of the graph: what is before it is the first by now
+        over[out] = over.get(x, x)
+    return over
+
+
+def _exact(graph: Graph, node: Node) -> Iterator[tuple[Value, Value]]:
+    """Each out with the operands that it may be exactly: whole, of its type, made by a node, and
+    read by this node as nothing else."""
+    row = graph.table[node.op]
+    named = list(zip(row.operands, node.inputs, strict=True))
+    reads = [graph.buffer_of(v) for _, operand in named for v in values_of(operand)]
+    for p, out in zip(row.outs, node.outs, strict=True):
+        for q, x in named:
+            if out is None or q.name not in row.exact.get(p.name, ()) or not isinstance(x, Value):
+                continue
+            is_whole = reads.count(x) == 1 and graph.producer(x) is not None
+            if is_whole and x.type == out.type:
+                yield out, x
 
 
 def _ends_apart(graph: Graph, last: Mapping[Value, int]) -> dict[Value, int]:
