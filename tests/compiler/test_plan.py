@@ -216,6 +216,30 @@ def test_two_live_buffers_never_share(offsets: dict[str, int], said: str) -> Non
 
 
 @pytest.mark.promise("COMPILER-plan-live")
+def test_an_offset_that_is_off_its_alignment_is_seen() -> None:
+    offsets = {"a": 0, "b": 12, "c": 0}
+    check_offsets(PAIR, offsets, align=4)
+    with pytest.raises(PlanError, match="b lies at 12, which is no multiple of 8"):
+        check_offsets(PAIR, offsets, align=8)
+    plan = pack(PAIR, align=8)
+    check(plan)
+    with pytest.raises(PlanError, match="no multiple of 64"):
+        check(Plan(plan.buffers, plan.offsets, plan.peak, plan.bound, 3, 64, "", 0.0))
+
+
+def test_first_fit_takes_the_lowest_place_that_is_free() -> None:
+    """A gap of just its size too; those that meet at a time are not beside each other."""
+    buffers = [Buffer("a", 0, 4, 10), Buffer("b", 4, 8, 10), Buffer("c", 2, 6, 4)]
+    items = Work(buffers, 1).items
+    assert [sorted(found) for found in firstfit.neighbours(items)] == [[2], [2], [0, 1]]
+    low, high, gap = Buffer("low", 0, 9, 4), Buffer("high", 0, 9, 4), Buffer("gap", 1, 2, 4)
+    items = Work([low, high, gap], 1).items
+    beside = firstfit.neighbours(items)
+    assert firstfit.place([2], items, beside, (0, 8, None)) == [0, 8, 4]
+    assert firstfit.place([2], items, beside, (0, 7, None)) == [0, 7, 11]
+
+
+@pytest.mark.promise("COMPILER-plan-live")
 def test_a_bound_that_is_too_low_is_seen() -> None:
     plan = pack(PAIR)
     assert (plan.peak, plan.bound, plan.optimal) == (20, 20, True)
@@ -511,6 +535,20 @@ def test_what_may_run_at_once_need_not_wait_for_memory(name: str) -> None:
     assert waits_for_memory(graph, plan_of(graph))
     assert not waits_for_memory(graph, plan)
     assert plan.peak < plan.unshared  # what is certainly done is given to others
+
+
+@pytest.mark.promise("COMPILER-plan-apart")
+def test_an_update_comes_behind_those_that_read_before_it() -> None:
+    """So that what they used is free for what comes behind the update."""
+    g = Graph()
+    x, state = g.input("x", "f32[4]"), g.input("state", "f32[4]")
+    h = g.add("exp", x).out
+    read = g.add("add", state, h).out
+    updated: Any = g.add("fill", state, value=0.0).states["x"]
+    after = g.add("exp", updated).out
+    g.output(read, g.add("add", after, after).out)
+    apart = {b.id: (b.lower, b.upper) for b in lifetimes(g, {read}, apart=True)}
+    assert apart["exp"] == (0, 2)
 
 
 # ---- workspaces --------------------------------------------------------------------------------
