@@ -20,7 +20,7 @@ namespace aicf::gemm {
 // together in a, and n in b.
 struct shape_of_tiles {
     int rows, cols, a_rows, split, share, threads, shared;
-    void (*kernels[2][2][2])(CUtensorMap, CUtensorMap, CUtensorMap, plan);
+    void (*kernels[2][2][2])(CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap, plan);
 
     constexpr int cluster() const
     {
@@ -34,7 +34,8 @@ constexpr auto
 kernel_of()
 {
     if constexpr (kATurned && S::kARows != S::kRows) {
-        return static_cast<void (*)(CUtensorMap, CUtensorMap, CUtensorMap, plan)>(nullptr);
+        return static_cast<void (*)(CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap, plan)>(
+            nullptr);
     } else {
         return &warpgroups<S, T, kATurned, kBTurned>;
     }
@@ -123,37 +124,63 @@ struct place_of_launch {
     bool f16, beside;
 };
 
+// Whether sums may begin with the bias: it is where the copy engine takes it, alpha is not for it,
+// and a tile's sums are one block's.
+inline bool
+begins_with_bias(const halves &p, const shape_of_tiles &s)
+{
+    return p.bias && reinterpret_cast<uintptr_t>(p.bias) % kEngineBytes == 0 && p.alpha == 1.0f &&
+           s.split == 1;
+}
+
+struct maps {
+    CUtensorMap a, b, out, bias;
+};
+
+// What the copy engine is told of the operands; `a_rows`: of a box, where k lies together.
+inline aicf_status
+encode_maps(maps *m, const halves &p, const shape_of_tiles &s, int64_t count, int a_rows, bool f16)
+{
+    bool a_turned = !p.a_along_k, b_turned = !p.b_along_k;
+    aicf_status status = encode_map(
+        &m->a, operand(p.a, !a_turned, p.M, p.K, p.a_pitch, count, p.a_batch[0], f16),
+        a_turned ? kDepth : a_rows);
+    if (!status.kind) {
+        status = encode_map(
+            &m->b, operand(p.b, b_turned, p.K, p.N, p.b_pitch, count, p.b_batch[0], f16),
+            b_turned ? kDepth : s.cols / s.share);
+    }
+    if (!status.kind) {
+        status = encode_map(
+            &m->out, operand(p.out, true, p.M, p.N, p.out_pitch, count, p.out_batch[0], f16),
+            kConsumerRows);
+    }
+    if (!status.kind && begins_with_bias(p, s)) {
+        status = encode_map(&m->bias, operand(p.bias, true, 1, p.N, 0, 1, 0, f16), kStepK);
+    }
+    return status;
+}
+
 // Batch dim 0 of p alone, `count` matrices of it.
 inline aicf_status
 launch_one(const halves &p, const shape_of_tiles &s, int64_t count, const place_of_launch &place)
 {
     bool a_turned = !p.a_along_k, b_turned = !p.b_along_k;
     int a_rows = static_cast<int>(std::min<int64_t>(s.a_rows, ceil_div(p.M, 8) * 8));
-    CUtensorMap a, b, out;
-    aicf_status status = encode_map(
-        &a, operand(p.a, !a_turned, p.M, p.K, p.a_pitch, count, p.a_batch[0], place.f16),
-        a_turned ? kDepth : a_rows);
-    if (!status.kind) {
-        status = encode_map(
-            &b, operand(p.b, b_turned, p.K, p.N, p.b_pitch, count, p.b_batch[0], place.f16),
-            b_turned ? kDepth : s.cols / s.share);
-    }
-    if (!status.kind) {
-        status = encode_map(
-            &out, operand(p.out, true, p.M, p.N, p.out_pitch, count, p.out_batch[0], place.f16),
-            kConsumerRows);
-    }
+    maps m = {};
+    aicf_status status = encode_maps(&m, p, s, count, a_rows, place.f16);
     if (status.kind) {
         return status;
     }
     plan how = plan_of(p, s, count, (a_turned ? s.a_rows : a_rows) * kRowBytes);
+    how.bias_row = begins_with_bias(p, s);
     how.beside = place.beside;
     // Blocks that split a tile gather once, so they have one.
     int clusters = s.split > 1 ? how.tiles : std::min(how.tiles, place.processors / s.cluster());
     return launch_clusters(
         s.kernels[place.f16][a_turned][b_turned], static_cast<unsigned>(clusters * s.cluster()),
         static_cast<unsigned>(s.threads), s.shared, static_cast<unsigned>(s.cluster()),
-        place.stream, a, b, out, how);
+        place.stream, m.a, m.b, m.out, m.bias, how);
 }
 
 // All batches: one launch a matrix of the dims that the maps do not have, and more where the tiles

@@ -233,7 +233,7 @@ __launch_bounds__(S::kThreads, 1) tf32_warpgroups(
             ptx::registers_give<40>();
         }
         if (threadIdx.x == 0) {
-            produce<S, false, false, kDepthTf32>(shared, &a, &b, p, rank);
+            produce<S, false, false, kDepthTf32>(shared, &a, &b, nullptr, p, rank);
         }
     } else {
         if constexpr (kMoveRegisters) {

@@ -63,6 +63,7 @@ struct plan {
     int a_bytes;           // of a's boxes in a stage: M may be less than its rows
     int a_step, b_step;    // from a matrix to the next in the maps: 0 or 1
     const void *bias, *c;  // may be NULL
+    bool bias_row;         // the sums begin with the bias, which passes through a stage
     int64_t c_pitch, c_step;
     bool c_pairs; // pairs of c lie on 4 bytes, and N is even
     float alpha, beta;
@@ -171,17 +172,36 @@ load_slab(
     }
 }
 
+// The bias of a tile's columns into a stage: the map has one line, the boxes have zeros below it.
+template <class S>
+__device__ inline void
+load_bias(const shared_memory<S> &shared, int stage, const CUtensorMap *bias, const corner &at)
+{
+    constexpr int kBytes = kStepK * kRowBytes; // of a box
+    uint32_t full = shared.barriers().full(stage);
+    ptx::barrier_expect(full, S::kPanels * kBytes);
+#pragma unroll
+    for (int i = 0; i < S::kPanels; i++) {
+        ptx::box_load(shared.b(stage) + i * kBytes, bias, at.n + i * kPanel, 0, 0, full);
+    }
+}
+
 // One thread: fills the stages for all of this block's tiles; kK: k of a slab.
 template <class S, bool kATurned, bool kBTurned, int kK = kDepth>
 __device__ inline void
 produce(
-    const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b, const plan &p,
-    int rank)
+    const shared_memory<S> &shared, const CUtensorMap *a, const CUtensorMap *b,
+    const CUtensorMap *bias, const plan &p, int rank)
 {
     ring<S::kStages> place;
     int clusters = static_cast<int>(gridDim.x) / S::kCluster;
     for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
         corner at = corner_of<S>(p, i, rank);
+        if (p.bias_row) {
+            ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
+            load_bias(shared, place.stage, bias, at);
+            place.next();
+        }
         for (int slab = first_slab<S>(rank); slab < p.slabs; slab += S::kSplit, place.next()) {
             ptx::barrier_wait(shared.barriers().empty(place.stage), place.parity ^ 1);
             load_slab<S, kATurned, kBTurned>(shared, place.stage, a, b, p, at, slab * kK, rank);
@@ -191,23 +211,36 @@ produce(
 
 // ---- consumers ----------------------------------------------------------------------------------
 
+// The sums of a tile begin with the bias, from the next stage; what multiply() takes as `before`.
+template <class S, typename T>
+__device__ inline uint32_t
+begin_with_bias(float (&sums)[S::kSums], const shared_memory<S> &shared, ring<S::kStages> &place)
+{
+    ptx::barrier_wait(shared.barriers().full(place.stage), place.parity);
+    begin_with_row<T>(sums, shared.b(place.stage));
+    uint32_t empty = shared.barriers().empty(place.stage);
+    place.next();
+    return empty;
+}
+
 // sums = 64 rows of a times the tile's columns of b. One slab's products stay in flight while the
 // next are issued, so a stage is let go one slab late; `under()` runs while each slab's are in
-// flight. There is at least one slab.
+// flight. There is at least one slab. With `before` the sums are what has begun already, from the
+// stage to be let go there.
 template <class S, typename T, bool kATurned, bool kBTurned, class Under>
 __device__ inline void
 multiply(
     float (&sums)[S::kSums], const shared_memory<S> &shared, ring<S::kStages> &place, int consumer,
-    int first, int slabs, Under under)
+    int first, int slabs, Under under, uint32_t before = 0)
 {
-    uint32_t before = 0;
+    const bool begun = before != 0;
     for (int slab = first; slab < slabs; slab += S::kSplit, place.next()) {
         ptx::barrier_wait(shared.barriers().full(place.stage), place.parity);
         multiply_slab<kATurned, kBTurned, T>(
             sums, shared.a(place.stage) + consumer * kPanelBytes, shared.b(place.stage),
-            slab == first);
+            slab == first && !begun);
         ptx::wgmma_wait<1>();
-        if (slab > first) {
+        if (slab > first || begun) {
             release_stage<S::kShare>(before);
         }
         before = shared.barriers().empty(place.stage);
@@ -367,7 +400,7 @@ finish(
     if (p.c) {
         add_c<S, T>(sums, p, at, consumer);
     }
-    if (p.bias) {
+    if (p.bias && !p.bias_row) {
 #pragma unroll
         for (int block = 0; block < S::kCols / 8; block++) {
             float2 x = bias.of(block);
@@ -426,8 +459,8 @@ template <class S, typename T> struct late_store {
     }
 };
 
-// One warpgroup: 64 rows of all of this block's tiles.
-template <class S, typename T, bool kATurned, bool kBTurned>
+// One warpgroup: 64 rows of all of this block's tiles. kBiasRow: the plan may say so.
+template <class S, typename T, bool kATurned, bool kBTurned, bool kBiasRow = false>
 __device__ inline void
 consume(
     const shared_memory<S> &shared, const CUtensorMap *out, const plan &p, int consumer, int rank)
@@ -438,16 +471,22 @@ consume(
     for (int i = static_cast<int>(blockIdx.x) / S::kCluster; i < p.tiles; i += clusters) {
         corner at = corner_of<S>(p, i, rank);
         bias_words<S, T> bias = {};
-        if (p.bias) {
+        if (p.bias && !p.bias_row) {
             bias.load(p, at.n);
         }
         float sums[S::kSums];
+        uint32_t before = 0;
+        if constexpr (kBiasRow) {
+            before = p.bias_row ? begin_with_bias<S, T>(sums, shared, place) : 0;
+        }
         multiply<S, T, kATurned, kBTurned>(
-            sums, shared, place, consumer, first_slab<S>(rank), p.slabs, [&] {
+            sums, shared, place, consumer, first_slab<S>(rank), p.slabs,
+            [&] {
                 if (late.next < S::kPanels) {
                     late.store_next(shared, out, p, consumer);
                 }
-            });
+            },
+            before);
         while (late.next < S::kPanels) { // fewer slabs than panels
             late.store_next(shared, out, p, consumer);
         }
@@ -530,7 +569,8 @@ template <class S, typename T, bool kATurned, bool kBTurned>
 __global__ void
 __launch_bounds__(S::kThreads, 1) warpgroups(
     const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-    const __grid_constant__ CUtensorMap out, const __grid_constant__ plan p)
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ CUtensorMap bias,
+    const __grid_constant__ plan p)
 {
     extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
     shared_memory<S> shared = {ptx::shared_address(bytes)};
@@ -563,7 +603,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
             ptx::registers_give<40>();
         }
         if (threadIdx.x == 0) {
-            produce<S, kATurned, kBTurned>(shared, &a, &b, p, rank);
+            produce<S, kATurned, kBTurned>(shared, &a, &b, &bias, p, rank);
         }
         __syncwarp();
     } else {
@@ -573,7 +613,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         if constexpr (S::kScatters) {
             consume_panel<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
         } else {
-            consume<S, T, kATurned, kBTurned>(shared, &out, p, warpgroup - 1, rank);
+            consume<S, T, kATurned, kBTurned, S::kSplit == 1>(shared, &out, p, warpgroup - 1, rank);
         }
         __syncwarp();
     }

@@ -205,6 +205,31 @@ AICF_WGMMA_TYPES(192, AICF_R96, 96, 97, 98, 99, 100, AICF_D32(0), AICF_D32(32), 
 AICF_WGMMA_TYPES(
     256, AICF_R128, 128, 129, 130, 131, 132, AICF_D32(0), AICF_D32(32), AICF_D32(64), AICF_D32(96))
 
+// The same with a in registers: of the two rows of its sums, thread t holds k t % 4 * 2 and the
+// next in a[0] and a[1], those 8 k on in a[2] and a[3].
+#define AICF_WGMMA_HELD(type, name, columns, registers, a0, a1, a2, a3, b, p, t, ...)         \
+    template <bool kBTurned>                                                                  \
+    __device__ inline void wgmma_held(                                                        \
+        float(&d)[columns / 2], const uint32_t(&a)[4], uint64_t b_descriptor, bool add, type) \
+    {                                                                                         \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                         \
+                     "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name "." name    \
+                     " {" registers "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b       \
+                     ", p, 1, 1, %" #t ";\n}"                                                 \
+                     : __VA_ARGS__                                                            \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_descriptor),         \
+                       "r"(static_cast<int>(add)), "n"(static_cast<int>(kBTurned)));          \
+    }
+#define AICF_WGMMA_HELD_TYPES(...)                      \
+    AICF_WGMMA_HELD(__nv_bfloat16, "bf16", __VA_ARGS__) \
+    AICF_WGMMA_HELD(__half, "f16", __VA_ARGS__)
+
+AICF_WGMMA_HELD_TYPES(64, AICF_R32, 32, 33, 34, 35, 36, 37, 38, AICF_D32(0))
+AICF_WGMMA_HELD_TYPES(128, AICF_R64, 64, 65, 66, 67, 68, 69, 70, AICF_D32(0), AICF_D32(32))
+AICF_WGMMA_HELD_TYPES(
+    256, AICF_R128, 128, 129, 130, 131, 132, 133, 134, AICF_D32(0), AICF_D32(32), AICF_D32(64),
+    AICF_D32(96))
+
 // The same with 8 k of tf32, which the upper 19 bits of each word are; k lies together in both.
 struct tf32 {};
 
@@ -227,6 +252,8 @@ AICF_WGMMA_TF32(
     256, AICF_R128, 128, 129, 130, AICF_D32(0), AICF_D32(32), AICF_D32(64), AICF_D32(96))
 
 #undef AICF_WGMMA_TF32
+#undef AICF_WGMMA_HELD_TYPES
+#undef AICF_WGMMA_HELD
 #undef AICF_WGMMA_TYPES
 #undef AICF_WGMMA
 #undef AICF_R128

@@ -26,6 +26,34 @@ constexpr int kSwizzleBytes = 1024; // 8 rows: what the swizzle repeats over, an
 constexpr int kMostShared = 227 * 1024;
 static_assert(kPanel == kConsumerRows, "panels of either operand are squares");
 
+// ---- pairs of 16-bit values -------------------------------------------------------------------
+
+__device__ inline uint32_t
+pair_of(float low, float high, __nv_bfloat16)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+__device__ inline uint32_t
+pair_of(float low, float high, __half)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+__device__ inline float2
+of_pair(uint32_t word, __nv_bfloat16)
+{
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&word));
+}
+
+__device__ inline float2
+of_pair(uint32_t word, __half)
+{
+    return __half22float2(*reinterpret_cast<const __half2 *>(&word));
+}
+
 // ---- operands -----------------------------------------------------------------------------------
 
 // An operand's part of a stage: x (m or n) by k. Where k lies together, rows of 64 k, one an x.
@@ -34,11 +62,13 @@ static_assert(kPanel == kConsumerRows, "panels of either operand are squares");
 // What wgmma is told of it. PTX ISA, "Matrix descriptor": bits 0-13 the address, 16-29 the leading
 // and 32-45 the stride distance, all / 16; 62-63 the swizzle. Stride: from 8 rows to the next 8.
 // Leading: from a panel to the next one; not read where k lies together.
+// kLines: of a panel.
+template <int kLines = kDepth>
 __device__ inline uint64_t
 descriptor_of(uint32_t address)
 {
     constexpr uint64_t kSwizzle128 = 1;
-    constexpr uint64_t kLeading = kDepth * kRowBytes >> 4, kStride = kSwizzleBytes >> 4;
+    constexpr uint64_t kLeading = kLines * kRowBytes >> 4, kStride = kSwizzleBytes >> 4;
     return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | kLeading << 16 | kStride << 32 |
            kSwizzle128 << 62;
 }
@@ -60,6 +90,20 @@ multiply_slab(float (&sums)[kSums], uint32_t a, uint32_t b, bool first)
             sums, from_a + k * kNext16<kATurned>, from_b + k * kNext16<kBTurned>, !first || k > 0,
             T{});
     }
+    ptx::wgmma_commit();
+}
+
+// sums = one row of 16-bit values, the same for all 64: the product of ones, k = 0 of 16, and
+// panels of 16 lines of which the row is the first; the others are zeros, as the copy engine fills
+// them in past a tensor of one line. Exact, and the matrix units do it beside other products.
+template <typename T, int kSums>
+__device__ inline void
+begin_with_row(float (&sums)[kSums], uint32_t panels)
+{
+    uint32_t one = threadIdx.x % 4 == 0 ? pair_of(1.0f, 0.0f, T{}) : 0;
+    const uint32_t ones[4] = {one, one, 0, 0};
+    ptx::wgmma_fence();
+    ptx::wgmma_held<true>(sums, ones, descriptor_of<kStepK>(panels), false, T{});
     ptx::wgmma_commit();
 }
 
@@ -146,32 +190,6 @@ load_box(uint32_t to, const CUtensorMap *map, int x, int y, int z, uint32_t full
 }
 
 // ---- results ------------------------------------------------------------------------------------
-
-__device__ inline uint32_t
-pair_of(float low, float high, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline uint32_t
-pair_of(float low, float high, __half)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline float2
-of_pair(uint32_t word, __nv_bfloat16)
-{
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&word));
-}
-
-__device__ inline float2
-of_pair(uint32_t word, __half)
-{
-    return __half22float2(*reinterpret_cast<const __half2 *>(&word));
-}
 
 // The larger of each and 0; NaN stays.
 __device__ inline uint32_t
