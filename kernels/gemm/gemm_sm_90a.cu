@@ -7,8 +7,8 @@
 //
 // This file picks a shape of tiles for the problem, and says to the copy engine where the operands
 // lie. Its maps have one batch dim: what remains of several, launches follow each other for.
+#include "fringe.cuh"
 #include "padded.cuh"
-#include "warpgroups.cuh"
 
 #include <algorithm>
 
@@ -283,6 +283,86 @@ choose(const halves &p, int processors)
     return halve ? bid{&kHalved, for_halved} : best;
 }
 
+// ---- the fringe ---------------------------------------------------------------------------------
+
+using fringed_shape = tile_shape<2, 256, 4, 1, 1, 128, 2, true>; // kWide with room for it
+constexpr shape_of_tiles kFringed = {
+    fringed_shape::kRows,  fringed_shape::kCols,    fringed_shape::kARows,  fringed_shape::kSplit,
+    fringed_shape::kShare, fringed_shape::kThreads, fringed_shape::kShared, {},
+};
+
+using fringed_kernel = void (*)(
+    CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap, fringe_plan);
+
+template <typename T>
+constexpr fringed_kernel kFringedKernels[2][2] = {
+    {&fringed<fringed_shape, T, false, false>, &fringed<fringed_shape, T, false, true>},
+    {&fringed<fringed_shape, T, true, false>, &fringed<fringed_shape, T, true, true>}};
+
+// Clocks of whole tiles that bring the fringe along, by some 350 a slab; none, below 0, where there
+// is no fringe or more than that.
+inline int64_t
+fringed_clocks(const halves &p, int processors)
+{
+    int64_t group = kFringed.rows * kFringed.share, groups = p.M / group;
+    int64_t columns = p.N / kFringed.cols, below = p.M % group, beside = p.N % kFringed.cols;
+    if (p.batch_sizes[0] != 1 || groups == 0 || columns == 0 || below > kFringe ||
+        beside > kFringe || below + beside == 0) {
+        return -1;
+    }
+    int64_t tiles = groups * columns;
+    int64_t clusters = std::min<int64_t>(tiles, processors / kFringed.cluster());
+    int64_t each = tiles / clusters, longer = tiles % clusters;
+    int64_t spare = longer ? (clusters - longer) * each : 0; // tiles of clusters that have time
+    int64_t more = std::max(groups, columns) > spare ? 350 : 0;
+    return ((each + (longer > 0)) * 1060 + more) * ceil_div(p.K, kDepth) + 2400 * (each + 1);
+}
+
+inline aicf_status
+launch_fringed(const halves &p, const place_of_launch &place)
+{
+    bool a_turned = !p.a_along_k, b_turned = !p.b_along_k;
+    maps m = {};
+    CUtensorMap a_rows = {}, b_columns = {};
+    aicf_status status = encode_maps(&m, p, kFringed, 1, kFringed.rows, place.f16);
+    if (!status.kind) {
+        status = encode_map(
+            &a_rows, operand(p.a, !a_turned, p.M, p.K, p.a_pitch, 1, 0, place.f16),
+            a_turned ? kDepth : kFringe, a_turned ? kEngineBytes : kLineBytes);
+    }
+    if (!status.kind) {
+        status = encode_map(
+            &b_columns, operand(p.b, b_turned, p.K, p.N, p.b_pitch, 1, 0, place.f16),
+            b_turned ? kDepth : kFringe, b_turned ? kEngineBytes : kLineBytes);
+    }
+    if (status.kind) {
+        return status;
+    }
+    fringe_plan how = {plan_of(p, kFringed, 1, kFringed.rows * kRowBytes)};
+    how.bias_row = begins_with_bias(p, kFringed);
+    how.m_groups = static_cast<int>(p.M / (kFringed.rows * kFringed.share));
+    how.n_tiles = static_cast<int>(p.N / kFringed.cols);
+    how.tiles = how.m_groups * how.n_tiles;
+    how.a = p.a;
+    how.b = p.b;
+    how.out = p.out;
+    how.a_along_m = a_turned ? 1 : p.a_pitch;
+    how.a_along_k = a_turned ? p.a_pitch : 1;
+    how.b_along_n = b_turned ? 1 : p.b_pitch;
+    how.b_along_k = b_turned ? p.b_pitch : 1;
+    how.out_pitch = p.out_pitch;
+    how.k = static_cast<int>(p.K);
+    int clusters = std::min(how.tiles, place.processors / kFringed.cluster());
+    const auto &kernels = place.f16 ? kFringedKernels<__half> : kFringedKernels<__nv_bfloat16>;
+    return launch_clusters(
+        kernels[a_turned][b_turned], static_cast<unsigned>(clusters * kFringed.cluster()),
+        static_cast<unsigned>(kFringed.threads), kFringed.shared,
+        static_cast<unsigned>(kFringed.cluster()), place.stream, m.a, m.b, m.out, m.bias, a_rows,
+        b_columns, how);
+}
+
+// ---- parts --------------------------------------------------------------------------------------
+
 // Rows from `first` on, `count` of them; columns likewise.
 inline halves
 rows_of(halves p, int64_t first, int64_t count)
@@ -305,13 +385,17 @@ columns_of(halves p, int64_t first, int64_t count)
     return p;
 }
 
-// In one launch or, where a few rows and columns past whole tiles would cost a wave of large ones,
-// those in launches of their own, which begin where the last wave leaves processors idle.
+// In one launch or, where rows and columns past whole tiles would cost a wave of large ones, those
+// in launches of their own, which begin where the last wave leaves processors idle.
 inline aicf_status
 launch_parts(const halves &p, const place_of_launch &place)
 {
     constexpr int64_t kWhole = 256; // rows and columns of two of the largest tiles
     bid all = choose(p, place.processors);
+    int64_t with_fringe = fringed_clocks(p, place.processors);
+    if (with_fringe >= 0 && with_fringe < all.clocks) {
+        return launch_fringed(p, place);
+    }
     int64_t rows = p.M / kWhole * kWhole, columns = p.N / kWhole * kWhole;
     if (rows < 4 * kWhole || columns < 4 * kWhole || p.batch_sizes[0] != 1) {
         return launch_all(p, *all.shape, place);

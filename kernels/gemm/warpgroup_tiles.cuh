@@ -11,6 +11,8 @@ namespace aicf::gemm {
 
 using namespace aicf::wgmma;
 
+constexpr int kFringe = 8; // rows and columns past whole tiles, at most: the least n of wgmma
+
 // kARows: rows of a that a stage keeps, fewer than the tile has where M is small; the rows wgmma
 // reads past them are other stages' bytes, and reach only rows of the tile that are not stored.
 // kOutPanels: panels in which a consumer stages its out. kShare: rows off the 128-byte lines cost
@@ -18,7 +20,7 @@ using namespace aicf::wgmma;
 // that 2 have together); 4 together are slower than 1.
 template <
     int kConsumers_, int kCols_, int kStages_, int kOutPanels_, int kSplit_ = 1,
-    int kARows_ = kConsumers_ * kConsumerRows, int kShare_ = 1>
+    int kARows_ = kConsumers_ * kConsumerRows, int kShare_ = 1, bool kFringed_ = false>
 struct tile_shape {
     static constexpr int kConsumers = kConsumers_, kCols = kCols_, kStages = kStages_;
     static constexpr int kOutPanels = kOutPanels_, kSplit = kSplit_, kShare = kShare_;
@@ -32,7 +34,9 @@ struct tile_shape {
     static constexpr bool kScatters = kSplit > 1 && kPanels == kSplit; // a panel a block
     static constexpr int kPartialBytes = kRows * (kScatters ? kPanel : kCols) * 4;
     static constexpr int kBAt = kStages * kABytes;
-    static constexpr int kOutAt = kBAt + kStages * kBBytes;
+    static constexpr int kFringeBytes = kFringed_ ? kFringe * kRowBytes : 0; // a side's in a stage
+    static constexpr int kFringeAt = kBAt + kStages * kBBytes;
+    static constexpr int kOutAt = kFringeAt + kStages * 2 * kFringeBytes;
     static constexpr int kPartialAt = kOutAt + kConsumers * kOutPanels * kPanelBytes;
     static constexpr int kBarrierAt = kPartialAt + (kSplit - 1) * kPartialBytes;
     static constexpr int kGatheredAt = kBarrierAt + stage_barriers<kStages>::kBytes;
@@ -95,6 +99,16 @@ template <class S> struct shared_memory {
     __device__ uint32_t b(int stage) const
     {
         return base + S::kBAt + stage * S::kBBytes;
+    }
+
+    __device__ uint32_t rows_below(int stage) const
+    {
+        return base + S::kFringeAt + stage * 2 * S::kFringeBytes;
+    }
+
+    __device__ uint32_t columns_beside(int stage) const
+    {
+        return rows_below(stage) + S::kFringeBytes;
     }
 
     __device__ uint32_t out(int consumer, int panel) const

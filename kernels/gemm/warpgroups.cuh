@@ -18,18 +18,18 @@ namespace aicf::gemm {
 
 // ---- the producer -------------------------------------------------------------------------------
 
-// One slab of a tile into a stage.
+// One slab of a tile into a stage, to which `more` bytes come besides.
 template <class S, bool kATurned, bool kBTurned>
 __device__ inline void
 load_slab(
     const shared_memory<S> &shared, int stage, const CUtensorMap *a, const CUtensorMap *b,
-    const plan &p, const corner &at, int k, int rank)
+    const plan &p, const corner &at, int k, int rank, int more = 0)
 {
     constexpr int kCols = S::kCols / S::kShare; // of b that this block loads
     int column = S::kShare > 1 ? rank * kCols : 0;
     int of_a = at.matrix * p.a_step, of_b = at.matrix * p.b_step;
     uint32_t full = shared.barriers().full(stage);
-    ptx::barrier_expect(full, static_cast<uint32_t>(p.a_bytes + S::kBBytes));
+    ptx::barrier_expect(full, static_cast<uint32_t>(p.a_bytes + S::kBBytes + more));
     if constexpr (kATurned) {
 #pragma unroll
         for (int m = 0; m < S::kRows; m += kPanel) {
@@ -306,17 +306,13 @@ init_barriers(const shared_memory<S> &shared, const plan &p, int rank)
     }
 }
 
-template <class S, typename T, bool kATurned, bool kBTurned>
-__global__ void
-__launch_bounds__(S::kThreads, 1) warpgroups(
-    const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-    const __grid_constant__ CUtensorMap out, const __grid_constant__ CUtensorMap bias,
-    const __grid_constant__ plan p)
+// The beginning of a block, which neither reads nor writes what another launch may.
+template <class S>
+__device__ inline void
+begin_block(
+    const shared_memory<S> &shared, const CUtensorMap &a, const CUtensorMap &b,
+    const CUtensorMap &out, const plan &p, int rank)
 {
-    extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
-    shared_memory<S> shared = {ptx::shared_address(bytes)};
-    int rank = S::kCluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
-
     if (threadIdx.x == 0) {
         ptx::map_prefetch(&a);
         ptx::map_prefetch(&b);
@@ -328,9 +324,23 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
         ptx::cluster_arrive();
         ptx::cluster_wait();
     }
-    // Nothing above reads or writes what another launch may. What begins after this has waited
-    // knows that all launches before this one are over, so that a launch beside it need not wait
-    // for their sake. Its first block does so at its end: who waits for it waits for both.
+}
+
+template <class S, typename T, bool kATurned, bool kBTurned>
+__global__ void
+__launch_bounds__(S::kThreads, 1) warpgroups(
+    const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+    const __grid_constant__ CUtensorMap out, const __grid_constant__ CUtensorMap bias,
+    const __grid_constant__ plan p)
+{
+    extern __shared__ __align__(kSwizzleBytes) uint8_t bytes[];
+    shared_memory<S> shared = {ptx::shared_address(bytes)};
+    int rank = S::kCluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
+    begin_block(shared, a, b, out, p, rank);
+
+    // What begins after this has waited knows that all launches before this one are over, so that
+    // a launch beside it need not wait for their sake. Its first block does so at its end: who
+    // waits for it waits for both.
     if (!p.beside) {
         ptx::wait_for_launch_before();
     }

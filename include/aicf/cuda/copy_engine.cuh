@@ -63,11 +63,12 @@ on_lines(const matrices &m)
     return m.lines == 1 || m.pitch * m.size % kLineBytes == 0;
 }
 
-// A map of matrices that are moved in boxes of `lines` times 128 bytes, whose 16-byte chunks lie
-// swizzled in shared memory: chunk c of line l at chunk c ^ (l % 8). The L2 fetches 256 bytes at a
-// time, or 128 where lines straddle its own (there 256 is a fifth slower on an H200).
+// A map of matrices that are moved in boxes of `lines` times `bytes`: 128, whose 16-byte chunks lie
+// swizzled in shared memory, chunk c of line l at chunk c ^ (l % 8); or 16, one after the other.
+// The L2 fetches 256 bytes at a time, or 128 where lines straddle its own (there 256 is a fifth
+// slower on an H200).
 inline aicf_status
-encode_map(CUtensorMap *map, const matrices &m, int lines)
+encode_map(CUtensorMap *map, const matrices &m, int lines, int bytes = kLineBytes)
 {
     static void *known = nullptr;
     auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(
@@ -84,11 +85,12 @@ encode_map(CUtensorMap *map, const matrices &m, int lines)
     const cuuint64_t pitches[2] = {
         static_cast<cuuint64_t>(pitch * m.size), static_cast<cuuint64_t>(step * m.size)};
     const cuuint32_t box[3] = {
-        static_cast<cuuint32_t>(kLineBytes / m.size), static_cast<cuuint32_t>(lines), 1};
+        static_cast<cuuint32_t>(bytes / m.size), static_cast<cuuint32_t>(lines), 1};
     const cuuint32_t every[3] = {1, 1, 1};
     CUresult result = encode(
         map, m.type, 3, const_cast<void *>(m.data), sizes, pitches, box, every,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_INTERLEAVE_NONE,
+        bytes == kLineBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
         on_lines(m) ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return status_of(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);

@@ -177,6 +177,8 @@ wgmma_wait()
 #define AICF_R60 AICF_R30 AICF_TEN(3) AICF_TEN(4) AICF_TEN(5)
 #define AICF_R90 AICF_R60 AICF_TEN(6) AICF_TEN(7) AICF_TEN(8)
 #define AICF_R120 AICF_R90 AICF_TEN(9) AICF_TEN(10) AICF_TEN(11)
+#define AICF_R4 "%0,%1,%2,%3"
+#define AICF_D4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define AICF_R32 AICF_R30 "%30,%31"
 #define AICF_R64 AICF_R60 "%60,%61,%62,%63"
 #define AICF_R96 AICF_R90 "%90,%91,%92,%93,%94,%95"
@@ -199,6 +201,7 @@ wgmma_wait()
     AICF_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__) \
     AICF_WGMMA(__half, "f16", __VA_ARGS__)
 
+AICF_WGMMA_TYPES(8, AICF_R4, 4, 5, 6, 7, 8, AICF_D4)
 AICF_WGMMA_TYPES(64, AICF_R32, 32, 33, 34, 35, 36, AICF_D32(0))
 AICF_WGMMA_TYPES(128, AICF_R64, 64, 65, 66, 67, 68, AICF_D32(0), AICF_D32(32))
 AICF_WGMMA_TYPES(192, AICF_R96, 96, 97, 98, 99, 100, AICF_D32(0), AICF_D32(32), AICF_D32(64))
@@ -257,6 +260,8 @@ AICF_WGMMA_TF32(
 #undef AICF_WGMMA_TYPES
 #undef AICF_WGMMA
 #undef AICF_R128
+#undef AICF_R4
+#undef AICF_D4
 #undef AICF_R96
 #undef AICF_R64
 #undef AICF_R32
