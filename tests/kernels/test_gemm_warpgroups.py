@@ -32,6 +32,7 @@ SHAPES = [
     (130, 8, 999), (255, 256, 255), (256, 4096, 1032), (257, 1000, 72), (1000, 1000, 1000),
     (1024, 1024, 520), (2056, 2048, 136), (4095, 4104, 72), (8191, 8, 8), (40, 50304, 72),
     (256, 4096, 4096), (200, 4088, 3000), (70, 1000, 8200),  # two blocks a tile
+    (1030, 5640, 520), (2048, 4104, 136), (3080, 3080, 72),  # whole tiles with a fringe
 ]  # fmt: skip
 
 
@@ -138,28 +139,34 @@ def test_shapes_and_layouts(shape: tuple[int, int, int], layouts: str) -> None:
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
     "shape",
-    [(5, 72, 72), (64, 4096, 520), (300, 520, 104), (1024, 4096, 136), (200, 520, 8200)],
+    [
+        (5, 72, 72), (64, 4096, 520), (300, 520, 104), (1024, 4096, 136), (200, 520, 8200),
+        (2053, 2056, 136),
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_epilogues(shape: tuple[int, int, int], dtype: str) -> None:
-    """Of few rows, halved ones, small and large tiles."""
+    """Of few rows, halved ones, small and large tiles, and with a fringe; the bias where the copy
+    engine takes it, from which sums begin then, and on 2 bytes alone."""
     m, n, k = shape
     a, b = filled(m, k, dtype, "r", 0, seed=1), filled(k, n, dtype, "c", 0, seed=2)
-    bias = torch.randn(n + 1, device="cuda").to(DTYPES[dtype])[1:]  # on 2 bytes alone
+    flat = torch.randn(n + 1, device="cuda").to(DTYPES[dtype])
     c = filled(m, n, dtype, "r", 2 + m % 2, seed=3)
-    for act, with_bias, with_c in itertools.product(("none", "relu", "gelu"), (0, 1), (0, 1)):
+    biases = (None, flat[:n], flat[1:])
+    for act, bias, with_c in itertools.product(("none", "relu", "gelu"), biases, (0, 1)):
         for alpha in (1.0, -0.3):
             check(
-                "wgmma", a, b, dtype, bias=bias if with_bias else None, c=c if with_c else None,
+                "wgmma", a, b, dtype, bias=bias, c=c if with_c else None,
                 alpha=alpha, beta=0.5 * with_c, act=act,
             )  # fmt: skip
 
 
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 @pytest.mark.parametrize("layouts", LAYOUTS)
-@pytest.mark.parametrize("shape", [(4104, 4104), (4100, 4096), (4096, 4120)], ids=str)
+@pytest.mark.parametrize("shape", [(4104, 4104), (4100, 4096), (4112, 4112), (4096, 4120)], ids=str)
 def test_rows_and_columns_past_whole_tiles(shape: tuple[int, int], layouts: str) -> None:
-    """Those are launches of their own: each takes its part of c and bias."""
+    """Up to eight come along with tiles, more are launches of their own: each takes its part of c
+    and bias."""
     (m, n), k = shape, 2056
     slack = up(m) if layouts[0] == "c" else 0
     a = filled(m, k, "bf16", layouts[0], slack, seed=1)
@@ -295,6 +302,34 @@ def test_the_same_bits_at_every_run(m: int) -> None:
     assert all(torch.equal(outs[0], out) for out in outs)
 
 
+@pytest.mark.promise("KERNELS-gemm-bits")
+def test_the_same_bits_with_a_fringe() -> None:
+    a, b = filled(3080, 520, "bf16", "r", 0, seed=1), filled(520, 3080, "bf16", "r", 0, seed=2)
+    outs = [torch.full((3080, 3080), torch.nan, device="cuda").bfloat16() for _ in range(10)]
+    for out in outs:
+        call("gemm", "bf16", a, b, None, None, out, kernel="wgmma")
+    assert all(torch.equal(outs[0], out) for out in outs)
+
+
+@pytest.mark.promise("KERNELS-gemm-wgmma")
+def test_b_of_the_launch_before() -> None:
+    """Few rows ask the L2 for b while the launch that writes it runs: it is read after that."""
+    gemm = importlib.import_module("aicf_cuda.gemm")
+    x = torch.randn(40, 1024, device="cuda").bfloat16()
+    factors = [torch.randn(1024, 1024, device="cuda").bfloat16() / 32 for _ in range(6)]
+    b, out = torch.empty_like(factors[0]), torch.empty_like(x)
+    outs = []
+    for _ in range(20):
+        for factor in factors:
+            assert gemm.gemm_bf16(factor, factors[0], None, None, b, kernel="wgmma")
+            assert gemm.gemm_bf16(x, b, None, None, out, kernel="wgmma")
+            outs.append(out.clone())
+    for i, got in enumerate(outs):
+        b = (factors[i % len(factors)].float() @ factors[0].float()).bfloat16()
+        want = x.float() @ b.float()
+        assert float((got.float() - want).norm() / want.norm()) < 1e-2, i
+
+
 @pytest.mark.promise("KERNELS-gemm-wgmma")
 @pytest.mark.parametrize("m", [8, 1024])
 def test_one_after_the_other(m: int) -> None:
@@ -327,11 +362,11 @@ def test_one_after_the_other(m: int) -> None:
 
 
 @pytest.mark.promise("KERNELS-gemm-wgmma")
-def test_launches_beside_each_other() -> None:
-    """Products in several launches that overlap, two buffers in turn: none reads what the product
-    before has not written yet, or writes what it still reads."""
+@pytest.mark.parametrize("size", [4104, 4112])
+def test_launches_beside_each_other(size: int) -> None:
+    """Products in one launch, or in several that overlap, two buffers in turn: none reads what the
+    product before has not written yet, or writes what it still reads."""
     gemm = importlib.import_module("aicf_cuda.gemm")
-    size = 4104
     weights = torch.randn(size, size, device="cuda").bfloat16() / 64
     first = torch.randn(size, size, device="cuda").bfloat16()
 
@@ -361,6 +396,19 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
         assert bool(out[3].isnan().all())
         assert torch.equal(out.isnan(), want.isnan())
         assert torch.equal(out.isinf(), want.isinf())
+
+
+@pytest.mark.promise("KERNELS-gemm-wgmma", "KERNELS-special-values")
+def test_nan_and_infinity_of_a_bias_stay_in_their_columns() -> None:
+    a, b = filled(130, 128, "bf16", "r", 0, seed=1), filled(128, 136, "bf16", "r", 0, seed=2)
+    bias = torch.zeros(136, device="cuda").bfloat16()
+    bias[3], bias[64], bias[135] = torch.nan, torch.inf, -torch.inf
+    out = torch.empty(130, 136, device="cuda", dtype=torch.bfloat16)
+    call("gemm", "bf16", a, b, bias, None, out, kernel="wgmma")
+    want = a.float() @ b.float() + bias.float()
+    assert torch.equal(out.isnan(), want.isnan())
+    assert torch.equal(out.isposinf(), want.isposinf())
+    assert torch.equal(out.isneginf(), want.isneginf())
 
 
 @pytest.mark.large
