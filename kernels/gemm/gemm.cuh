@@ -168,6 +168,20 @@ launch_tiles(
     return aicf_ok();
 }
 
+// Whether a block of the current device can have so many bytes of shared memory: from sm_80 on 163
+// KiB, but 99 on some.
+inline aicf_status
+can_share(int bytes, bool *can)
+{
+    int device = 0, most = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    *can = bytes <= most;
+    return status_of(error);
+}
+
 // ---- epilogue -----------------------------------------------------------------------------------
 
 __device__ inline float

@@ -2,100 +2,231 @@
 // sums. Requires a, b and out with addresses, pitches and batch strides on multiples of 16 bytes;
 // any M, N and K, 0 included: what lies outside an operand is read as zeros.
 //
-// A block makes a tile of the out from k-slabs of a and b in shared memory, which asynchronous
-// copies keep kStages - 1 slabs ahead. A warp multiplies its part of the tile by mma.sync m16n8k16,
-// with the fragments of the next 16 k on their way while the present ones are multiplied. Bound by
-// the matrix units, of which mma.sync reaches about two thirds on sm_90.
+// Blocks persist. Each makes one tile of the out after another from k-slabs of a and b in shared
+// memory, which asynchronous copies keep kStages - 1 slabs ahead, the next tile's too. A warp
+// multiplies its part of the tile by mma.sync m16n8k16, with the fragments of the next 16 k on
+// their way while the present ones are multiplied. Bound by the matrix units, of which mma.sync
+// reaches about two thirds on sm_90.
 #include "fma.cuh"
 #include "slabs.cuh"
 
+#include <algorithm>
+
+#include <aicf/cuda/activation.cuh>
+#include <aicf/cuda/pairs.cuh>
+
 namespace aicf::gemm {
 
-// ---- store --------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
-// The 8 columns of the out that a lane finishes.
-template <typename T> struct columns {
-    float bias[kChunk]; // 0 where there is none
-    int64_t inside;     // how many of them exist
-    int64_t n;          // the first one
+template <typename S> constexpr int kStageShared = S::kStages * S::kStageBytes;
 
-    __device__ columns(const problem<T> &p, int64_t n) : bias(), inside(p.N - n), n(n)
+// A block's tiles as one row of slabs: those of the next tile are on their way while the sums of
+// this one go out.
+template <typename T, typename S, bool kAAlongK, bool kBAlongK> struct pipeline {
+    static constexpr int kShared = kStageShared<S>;
+
+    feed<T, S, kAAlongK, kBAlongK> in;
+    fragments<S> f[2];          // of a step and the next
+    uint32_t base, stage, into; // stages: the first, of the present slab, of the next copies
+
+    // The warp's part of the tile.
+    __device__ static int m()
     {
-        if (p.bias) {
+        return static_cast<int>(threadIdx.x) / kWarp / S::kWarpsN * S::kM;
+    }
+
+    __device__ static int n()
+    {
+        return static_cast<int>(threadIdx.x) / kWarp % S::kWarpsN * S::kN;
+    }
+
+    __device__ pipeline(const problem<T> &p, uint32_t base)
+        : in(p), base(base), stage(base), into(base)
+    {
+#pragma unroll 1
+        for (int i = 0; i < S::kStages - 1; i++) {
+            in.template copy<false, 0, 1>(into);
+            in.template close<false>();
+            into += S::kStageBytes;
+        }
+        ptx::copy_async_wait<S::kStages - 2>();
+        __syncthreads();
+        load_fragments(0, f[0]);
+    }
+
+    __device__ void load_fragments(int step, fragments<S> &to) const
+    {
+        load_half<S, kAAlongK, kBAlongK>(stage, m(), n(), step, 0, to);
+        load_half<S, kAAlongK, kBAlongK>(stage, m(), n(), step, 1, to);
+    }
+
+    __device__ void turn(uint32_t &at) const
+    {
+        at += S::kStageBytes;
+        at = at == base + kShared ? base : at;
+    }
+
+    // Multiplies `slabs` slabs, and asks for as many. kInside: those lie inside of the operands.
+    template <bool kInside> __device__ void sum(int slabs, float (&sums)[S::kM / 16][S::kN / 8][4])
+    {
+        constexpr int kAsking = S::kSteps - 1; // steps before the last, at which the slab turns
+#pragma unroll 1
+        for (; slabs > 0; slabs--) {
 #pragma unroll
-            for (int i = 0; i < kChunk; i++) {
-                bias[i] = i < inside ? to_f32(p.bias[n + i]) : 0.0f;
+            for (int step = 0; step < S::kSteps; step++) {
+                if (step == kAsking) {
+                    in.template close<kInside>();
+                    // All warps have read the present slab to registers, the next one has arrived.
+                    ptx::copy_async_wait<S::kStages - 2>();
+                    __syncthreads();
+                    turn(stage);
+                    turn(into);
+                }
+                load_fragments((step + 1) % S::kSteps, f[(step + 1) % 2]);
+                // Into the stage of the slab before, which nobody reads any more.
+                ask<kInside, kAsking>(step);
+                multiply_columns<T, S>(f[step % 2], sums);
             }
         }
     }
 
-    // All of a row at once: one test an option, not one an element.
-    __device__ void finish(const problem<T> &p, const T *c, float (&x)[kChunk]) const
+    // The copies that go with a step.
+    template <bool kInside, int kParts> __device__ void ask(int step)
     {
-#pragma unroll
-        for (int i = 0; i < kChunk; i++) {
-            x[i] *= p.alpha;
-        }
-        if (c) {
-#pragma unroll
-            for (int i = 0; i < kChunk; i++) {
-                x[i] += i < inside ? p.beta * to_f32(c[n + i]) : 0.0f;
-            }
-        }
-        if (p.bias) {
-#pragma unroll
-            for (int i = 0; i < kChunk; i++) {
-                x[i] += bias[i];
-            }
-        }
-        if (p.act != AICF_GEMM_ACT_NONE) {
-#pragma unroll
-            for (int i = 0; i < kChunk; i++) {
-                x[i] = activate(x[i], p.act);
-            }
-        }
-    }
-
-    __device__ void store(T *out, const float (&x)[kChunk]) const
-    {
-        if (inside >= kChunk) {
-            store_words(out, repack(x, T{}));
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < kChunk; i++) {
-            if (i < inside) {
-                out[i] = of_f32<T>(x[i]);
-            }
+        static_assert(kParts == 3, "the steps below");
+        if (step == 0) {
+            in.template copy<kInside, 0, kParts>(into);
+        } else if (step == 1) {
+            in.template copy<kInside, 1, kParts>(into);
+        } else if (step == 2) {
+            in.template copy<kInside, 2, kParts>(into);
         }
     }
 };
 
-// `m` and `n` are the part's first row and column of the out. Unrolled by two alone: the error
-// function of each element is long.
+// ---- store --------------------------------------------------------------------------------------
+
+// What c and gelu make of a warp's sums, of which lane 4 g + c has columns 8 j + 2 c and the next
+// of rows g and g + 8 of each 16. The sums turn by 16 rows a round, which brings them back:
+// unrolled, this would be as long as all else.
 template <typename S, typename T>
 __device__ inline void
-store_sums(const problem<T> &p, const job<T> &j, int64_t m, int64_t n, const float *staged)
+finish_rarely(
+    const problem<T> &p, const job<T> &j, int64_t m, int64_t n,
+    float (&sums)[S::kM / 16][S::kN / 8][4])
 {
-    constexpr int kChunks = S::kN / kChunk;
-    constexpr int kRows = kWarp / kChunks; // that a warp stores at once
-    static_assert(kWarp % kChunks == 0 && S::kM % kRows == 0, "a lane's columns stay");
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    int column = lane % kChunks * kChunk, first = lane / kChunks;
-    columns<T> mine(p, n + column);
-    int rows = p.M - m < S::kM ? static_cast<int>(p.M - m) : S::kM;
-    if (mine.inside <= 0) {
+#pragma unroll 1
+    for (int i = 0; i < S::kM / 16; i++, m += 16) {
+#pragma unroll
+        for (int k = 0; k < S::kN / 8 * 4; k++) {
+            int64_t row = m + k % 4 / 2 * 8, column = n + k / 4 * 8 + k % 2;
+            float x = p.alpha * sums[0][k / 4][k % 4];
+            if (row < p.M && column < p.N) {
+                x += p.c ? p.beta * to_f32(row_of_c(p, j, row)[column]) : 0.0f;
+                x += p.bias ? to_f32(p.bias[column]) : 0.0f;
+            }
+#pragma unroll
+            for (int to = 0; to < S::kM / 16 - 1; to++) {
+                sums[to][k / 4][k % 4] = sums[to + 1][k / 4][k % 4];
+            }
+            sums[S::kM / 16 - 1][k / 4][k % 4] =
+                p.act == AICF_GEMM_ACT_GELU ? gelu_of<kQuick<T>>(x) : x;
+        }
+    }
+}
+
+// alpha and the bias, of whose values none waits for another.
+template <typename S, typename T>
+__device__ inline void
+finish_often(const problem<T> &p, int64_t n, float (&sums)[S::kM / 16][S::kN / 8][4])
+{
+    float bias[S::kN / 4] = {};
+    if (p.bias) {
+#pragma unroll
+        for (int k = 0; k < S::kN / 4; k++) {
+            bias[k] = to_f32(p.bias[min(n + k / 2 * 8 + k % 2, p.N - 1)]); // beyond N: not stored
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < S::kN / 4; k++) {
+#pragma unroll
+        for (int i = 0; i < S::kM / 16; i++) {
+            sums[i][k / 2][k % 2] = p.alpha * sums[i][k / 2][k % 2] + bias[k];
+            sums[i][k / 2][k % 2 + 2] = p.alpha * sums[i][k / 2][k % 2 + 2] + bias[k];
+        }
+    }
+}
+
+// Word l of lane c of each four becomes word c of lane l.
+__device__ inline void
+exchange(uint32_t (&x)[4])
+{
+    bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        uint32_t got = __shfl_xor_sync(0xffffffff, odd ? x[i] : x[i + 1], 1);
+        x[i] = odd ? got : x[i];
+        x[i + 1] = odd ? x[i + 1] : got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t got = __shfl_xor_sync(0xffffffff, high ? x[i] : x[i + 2], 2);
+        x[i] = high ? got : x[i];
+        x[i + 2] = high ? x[i + 2] : got;
+    }
+}
+
+// Eight neighbours, `inside` of them.
+template <typename T>
+__device__ inline void
+store_eight(T *out, const uint32_t (&x)[4], int64_t inside)
+{
+    if (inside >= kChunk) {
+        store_words(out, words{{x[0], x[1], x[2], x[3]}});
         return;
     }
+#pragma unroll
+    for (int i = 0; i < kChunk; i++) {
+        if (i < inside) {
+            reinterpret_cast<uint16_t *>(out)[i] = static_cast<uint16_t>(x[i / 2] >> i % 2 * 16);
+        }
+    }
+}
 
-#pragma unroll 2
-    for (int row = first; row < rows; row += kRows) {
-        pack<float, 4> low = load_pack<float, 4>(staged + row * S::kPitchOut + column);
-        pack<float, 4> high = load_pack<float, 4>(staged + row * S::kPitchOut + column + 4);
-        float x[kChunk] = {low.lane[0],  low.lane[1],  low.lane[2],  low.lane[3],
-                           high.lane[0], high.lane[1], high.lane[2], high.lane[3]};
-        mine.finish(p, row_of_c(p, j, m + row), x);
-        mine.store(j.out + (m + row) * p.out_pitch + n + column, x);
+// A warp's part of the tile, whose first row and column are m and n. Of four blocks of 8 columns
+// each lane gets one whole. The warp has read all of c before it stores, which may be there.
+template <typename S, typename T>
+__device__ inline void
+store_sums(
+    const problem<T> &p, const job<T> &j, int64_t m, int64_t n,
+    float (&sums)[S::kM / 16][S::kN / 8][4])
+{
+    static_assert(S::kN % 32 == 0, "blocks by fours");
+    int lane = static_cast<int>(threadIdx.x) % kWarp;
+    m += lane / 4;
+    if (p.c || p.act == AICF_GEMM_ACT_GELU) {
+        finish_rarely<S>(p, j, m, n + lane % 4 * 2, sums);
+    } else {
+        finish_often<S>(p, n + lane % 4 * 2, sums);
+    }
+    n += lane % 4 * kChunk;
+#pragma unroll
+    for (int i = 0; i < S::kM / 8; i++, m += 8) {
+#pragma unroll
+        for (int k = 0; k < S::kN / 8; k += 4) {
+            uint32_t x[4];
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                const float *pair = &sums[i / 2][k + l][i % 2 * 2];
+                x[l] = pair_of(pair[0], pair[1], T{});
+                x[l] = p.act == AICF_GEMM_ACT_RELU ? relu_pair(x[l], T{}) : x[l];
+            }
+            exchange(x);
+            if (m < p.M) {
+                store_eight(j.out + m * p.out_pitch + n + k * 8, x, p.N - n - k * 8);
+            }
+        }
     }
 }
 
@@ -106,74 +237,90 @@ __global__ void
 __launch_bounds__(S::kThreads, S::kBlocks) mma(const __grid_constant__ problem<T> p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    job<T> j = job_of<S::kTileM, S::kTileN>(p);
-    int warp = static_cast<int>(threadIdx.x) / kWarp;
-    int m = warp / S::kWarpsN * S::kM, n = warp % S::kWarpsN * S::kN;
-    float sums[S::kM / 16][S::kN / 8][4] = {};
-
-    if (p.K > 0) {
-        source<T> a = {j.a + j.m * (kAAlongK ? p.a_pitch : 1), p.a_pitch, p.M - j.m, p.K};
-        source<T> b = {j.b + j.n * (kBAlongK ? p.b_pitch : 1), p.b_pitch, p.N - j.n, p.K};
-        uint32_t stages = ptx::shared_address(shared);
-        feed<T, S, kAAlongK, kBAlongK> in(a, b, stages);
-        sum_slabs<T, S, kAAlongK, kBAlongK>(
-            in, (p.K + S::kSlab - 1) / S::kSlab, stages, m, n, sums);
+    pipeline<T, S, kAAlongK, kBAlongK> line(p, ptx::shared_address(shared));
+    for (int64_t tile = blockIdx.x; tile < line.in.tiles(); tile += gridDim.x) {
+        float sums[S::kM / 16][S::kN / 8][4] = {};
+        int slabs = line.in.slabs(), inside = min(slabs, line.in.inside());
+        line.template sum<true>(inside, sums);
+        line.template sum<false>(slabs - inside, sums);
+        job<T> j = tile_of<S>(p, tile);
+        store_sums<S>(p, j, j.m + line.m(), j.n + line.n(), sums);
     }
-
-    float *staged = reinterpret_cast<float *>(shared) + warp * S::kM * S::kPitchOut;
-    stage_sums<S>(sums, staged);
-    __syncwarp();
-    store_sums<S>(p, j, j.m + m, j.n + n, staged);
+    ptx::copy_async_wait<0>();
 }
 
 template <typename T, typename S, bool kAAlongK, bool kBAlongK>
 aicf_status
-launch_layout(const problem<T> &p, aicf_stream stream)
+launch_layout(problem<T> p, int processors, aicf_stream stream)
 {
-    aicf_status status = allow_shared(mma<T, S, kAAlongK, kBAlongK>, S::kShared);
-    return status.kind ? status
-                       : launch_tiles(
-                             mma<T, S, kAAlongK, kBAlongK>, p, S::kTileM, S::kTileN, S::kThreads,
-                             S::kShared, stream);
+    constexpr int kShared = pipeline<T, S, kAAlongK, kBAlongK>::kShared;
+    void (*kernel)(problem<T>) = mma<T, S, kAAlongK, kBAlongK>;
+    aicf_status status = allow_shared(kernel, kShared);
+    if (status.kind) {
+        return status;
+    }
+    p.tiles_m = ceil_div(p.M, S::kTileM);
+    p.tiles_n = ceil_div(p.N, S::kTileN);
+    int64_t tiles = p.tiles_m * p.tiles_n * p.batches;
+    p.narrow = tiles <= kMostBlocks;
+    int64_t blocks = std::min<int64_t>(tiles, processors * S::kResident);
+    return blocks == 0
+               ? aicf_ok()
+               : launch(kernel, static_cast<unsigned>(blocks), S::kThreads, kShared, stream, p);
 }
 
 template <typename T, typename S>
 aicf_status
-launch_shape(const problem<T> &p, aicf_stream stream)
+launch_shape(const problem<T> &p, int processors, aicf_stream stream)
 {
     if (p.a_along_k) {
-        return p.b_along_k ? launch_layout<T, S, true, true>(p, stream)
-                           : launch_layout<T, S, true, false>(p, stream);
+        return p.b_along_k ? launch_layout<T, S, true, true>(p, processors, stream)
+                           : launch_layout<T, S, true, false>(p, processors, stream);
     }
-    return p.b_along_k ? launch_layout<T, S, false, true>(p, stream)
-                       : launch_layout<T, S, false, false>(p, stream);
+    return p.b_along_k ? launch_layout<T, S, false, true>(p, processors, stream)
+                       : launch_layout<T, S, false, false>(p, processors, stream);
 }
 
-// Measured on an H200 beside others of 64 x 64 a warp: 0.55 of cuBLAS at 4096^3, where slabs of 64
-// k and tiles of 128 x 128 stay at 0.47 and 0.51.
-using large = shape<128, 256, 32, 4, 2, 4>;
+// Parts of 64 x 64 a warp read least of shared memory that the registers let: it is busy for nine
+// tenths of the products' time.
+struct large : shape<128, 256, 64, 3, 2, 4> {
+    static constexpr int kResident = 1; // blocks a multiprocessor
+};
 // Where large tiles would leave half of the machine idle. Six stages, as few blocks hide little
 // latency.
-using small = shape<64, 64, 64, 6, 2, 2>;
+struct small : shape<64, 64, 64, 6, 2, 2> {
+    static constexpr int kResident = 2;
+};
 
 template <typename T>
 aicf_status
 launch_mma(const problem<T> &p, aicf_stream stream)
 {
+    int processors = 0;
+    aicf_status status = count_processors(&processors);
+    if (status.kind) {
+        return status;
+    }
     bool fills = ceil_div(p.M, large::kTileM) * ceil_div(p.N, large::kTileN) * p.batches >= 64;
-    return fills ? launch_shape<T, large>(p, stream) : launch_shape<T, small>(p, stream);
+    if (fills) {
+        status = can_share(kStageShared<large>, &fills);
+    }
+    return status.kind ? status
+           : fills     ? launch_shape<T, large>(p, processors, stream)
+                       : launch_shape<T, small>(p, processors, stream);
 }
 
 } // namespace aicf::gemm
 
-// A matrix times a vector is bound by its bytes: simt has a way for it.
+// A matrix times a vector is bound by its bytes: simt has a way for it. So many k are of one
+// element again and again: slabs are counted by 32 bits.
 #define LAUNCHER(T, suffix)                                                                        \
     aicf_status aicf_cuda_gemm_mma_##suffix(                                                       \
         const aicf_view *a, const aicf_view *b, const T *bias, const aicf_view *c,                 \
         const aicf_view *out, int64_t A, int64_t M, int64_t K, int64_t B, int64_t N, double alpha, \
         double beta, aicf_gemm_act act, aicf_gemm_precision precision, aicf_stream stream)         \
     {                                                                                              \
-        if (M == 1 || N == 1) {                                                                    \
+        if (M == 1 || N == 1 || K >= (int64_t{1} << 36)) {                                         \
             return aicf_cuda_gemm_simt_##suffix(                                                   \
                 a, b, bias, c, out, A, M, K, B, N, alpha, beta, act, precision, stream);           \
         }                                                                                          \

@@ -1,5 +1,5 @@
 // The slabs of gemm_sm_80.cu: how k-slabs of a and b reach shared memory by asynchronous copies,
-// where they lie as mma.cuh has it.
+// where they lie as mma.cuh has it, tile after tile of a block's.
 #ifndef AICF_GEMM_SLABS_CUH
 #define AICF_GEMM_SLABS_CUH
 
@@ -12,133 +12,153 @@ namespace aicf::gemm {
 
 using namespace units;
 
-// An operand seen from one tile, as in the table of gemm.cuh.
-template <typename T> struct source {
-    const T *data;
-    int64_t pitch, size, depth; // size: how many x there are from the tile's first on
-};
+template <typename S, typename T>
+__device__ inline job<T>
+tile_of(const problem<T> &p, int64_t tile)
+{
+    if (p.narrow) {
+        return job_at<S::kTileM, S::kTileN>(p, static_cast<uint32_t>(tile));
+    }
+    return job_at<S::kTileM, S::kTileN>(p, static_cast<uint64_t>(tile));
+}
 
-// One thread's copies of a slab: always the same chunk of every kStride-th row.
+// One thread's copies of an operand's slabs, of x (m or n) by k: the same chunk of every kStride-th
+// row, which lie swizzled alike.
 template <typename T, int kTile, int kSlab, int kThreads, bool kAlongK> struct loader {
     static constexpr int kChunks = kRowChunks<kTile, kSlab, kAlongK>;
     static constexpr int kRows = kAlongK ? kTile : kSlab;
     static constexpr int kStride = kThreads / kChunks;
     static constexpr int kCount = kRows / kStride;
     static_assert(kThreads % kChunks == 0 && kRows % kStride == 0, "whole rows");
+    static_assert(kStride % 8 == 0, "what the swizzle repeats over");
 
-    const T *from; // of the thread's first chunk in the next slab
-    int64_t step;  // from one of its rows to the next
-    int row, chunk;
-    uint32_t inside; // along k: bit i: row i is inside; else the bytes of its chunks that are
+    const T *next; // of the copy to come
 
-    __device__ loader(const source<T> &s)
+    __device__ static int row()
     {
-        row = static_cast<int>(threadIdx.x) / kChunks;
-        chunk = static_cast<int>(threadIdx.x) % kChunks;
-        from = s.data + row * s.pitch + chunk * kChunk;
-        step = kStride * s.pitch;
-        inside = 0;
-        if (kAlongK) {
+        return static_cast<int>(threadIdx.x) / kChunks;
+    }
+
+    __device__ static int chunk()
+    {
+        return static_cast<int>(threadIdx.x) % kChunks;
+    }
+
+    __device__ static uint32_t place(int i)
+    {
+        return chunk_offset<kChunks>(row(), chunk()) + i * (kStride * kChunks * kChunkBytes);
+    }
+
+    // From `first` on, the element of the tile at k = 0.
+    __device__ void aim(const T *first, int64_t pitch)
+    {
+        next = first + row() * pitch + chunk() * kChunk;
+    }
+
+    // Part kPart of kParts of a slab that lies inside the operand.
+    template <int kPart, int kParts> __device__ void copy(uint32_t to, int64_t pitch)
+    {
 #pragma unroll
-            for (int i = 0; i < kCount; i++) {
-                inside |= static_cast<uint32_t>(row + i * kStride < s.size) << i;
-            }
-        } else {
-            inside = bytes_of(s.size - chunk * kChunk);
+        for (int i = kPart * kCount / kParts; i < (kPart + 1) * kCount / kParts; i++) {
+            ptx::copy_async_16(to + place(i), next);
+            next += kStride * pitch;
+        }
+        if (kAlongK && kPart == kParts - 1) {
+            next += kSlab - kTile * pitch;
         }
     }
 
-    __device__ static uint32_t bytes_of(int64_t elements)
+    // All of any slab, of which `size` x and `depth` k are there; `valid`: an address in the
+    // operand. Not unrolled: it is the rare case.
+    __device__ void copy_edge(uint32_t to, int64_t pitch, int size, int depth, const T *valid)
     {
-        return elements >= kChunk ? kChunkBytes
-               : elements <= 0    ? 0
-                                  : static_cast<uint32_t>(elements) * 2;
-    }
-
-    // Copy number i of kCount of a slab that lies inside the operand.
-    __device__ void copy(int i, uint32_t to) const
-    {
-        ptx::copy_async_16(to + chunk_offset<kChunks>(row + i * kStride, chunk), from + i * step);
-    }
-
-    // The same of any slab; `k` is its first k.
-    __device__ void copy_edge(const source<T> &s, int64_t k, int i, uint32_t to) const
-    {
-        static_assert(kCount <= 32, "a bit a row");
-        uint32_t bytes = kAlongK ? bytes_of(s.depth - k - chunk * kChunk) : inside;
-        bool whole = kAlongK ? inside >> i & 1 : k + row + i * kStride < s.depth;
-        uint32_t size = whole ? bytes : 0;
-        // Nothing is read of a chunk of no bytes, but its address has to be a valid one.
-        ptx::copy_async_16(
-            to + chunk_offset<kChunks>(row + i * kStride, chunk), size ? from + i * step : s.data,
-            static_cast<int>(size));
-    }
-
-    __device__ void advance(const source<T> &s)
-    {
-        from += kAlongK ? kSlab : kSlab * s.pitch;
+        int left = (kAlongK ? depth : size) - chunk() * kChunk, lines = kAlongK ? size : depth;
+        int bytes = left <= 0 ? 0 : left >= kChunk ? kChunkBytes : left * 2;
+#pragma unroll 1
+        for (int i = 0; i < kCount; i++) {
+            int inside = row() + i * kStride < lines ? bytes : 0;
+            // Nothing is read of a chunk of no bytes, but its address has to be a valid one.
+            ptx::copy_async_16(to + place(i), inside ? next : valid, inside);
+            next += kStride * pitch;
+        }
+        next += kAlongK ? kSlab - kTile * pitch : 0;
     }
 };
 
-// The slabs of a tile on their way into the stages, in order. Those beyond the operands' depth are
-// zeros, so that every slab has its group of copies: waiting counts groups.
+// The slabs of this block's tiles on their way, in order. Past the last one groups of copies are
+// empty, so that every slab has its own: waiting counts groups.
 template <typename T, typename S, bool kAAlongK, bool kBAlongK> struct feed {
-    using loader_a = loader<T, S::kTileM, S::kSlab, S::kThreads, kAAlongK>;
-    using loader_b = loader<T, S::kTileN, S::kSlab, S::kThreads, kBAlongK>;
+    const problem<T> &p;
+    int64_t tile;
+    int left; // slabs of the tile that are not asked for yet
+    loader<T, S::kTileM, S::kSlab, S::kThreads, kAAlongK> a;
+    loader<T, S::kTileN, S::kSlab, S::kThreads, kBAlongK> b;
+    bool whole; // the tile, as to m and n
 
-    const source<T> &a, &b;
-    loader_a load_a;
-    loader_b load_b;
-    int64_t k = 0;       // of the slab on its way
-    uint32_t into, base; // its stage
-
-    bool a_inside, b_inside; // the tile, as to m and n
-
-    __device__ feed(const source<T> &a, const source<T> &b, uint32_t shared)
-        : a(a), b(b), load_a(a), load_b(b), into(shared), base(shared),
-          a_inside(a.size >= S::kTileM), b_inside(b.size >= S::kTileN)
+    __device__ explicit feed(const problem<T> &p) : p(p), tile(blockIdx.x)
     {
+        aim();
     }
 
-    // Part kPart of kParts of the slab's copies. An operand that the slab sticks out of is copied
-    // whole with the first part, not unrolled: it is the rare case, and would hold registers.
-    template <int kPart, int kParts> __device__ void copy() const
+    __device__ int64_t tiles() const
     {
-        bool deep = k + S::kSlab <= a.depth;
-        if (deep && a_inside) {
-#pragma unroll
-            for (int i = kPart * loader_a::kCount / kParts;
-                 i < (kPart + 1) * loader_a::kCount / kParts; i++) {
-                load_a.copy(i, into);
-            }
-        } else if (kPart == 0) {
-#pragma unroll 1
-            for (int i = 0; i < loader_a::kCount; i++) {
-                load_a.copy_edge(a, k, i, into);
-            }
-        }
-        if (deep && b_inside) {
-#pragma unroll
-            for (int i = kPart * loader_b::kCount / kParts;
-                 i < (kPart + 1) * loader_b::kCount / kParts; i++) {
-                load_b.copy(i, into + S::kBytesA);
-            }
-        } else if (kPart == 0) {
-#pragma unroll 1
-            for (int i = 0; i < loader_b::kCount; i++) {
-                load_b.copy_edge(b, k, i, into + S::kBytesA);
-            }
+        return p.tiles_m * p.tiles_n * p.batches;
+    }
+
+    __device__ int slabs() const
+    {
+        return static_cast<int>((p.K + S::kSlab - 1) / S::kSlab);
+    }
+
+    __device__ void aim()
+    {
+        left = 0;
+        whole = false;
+        if (tile < tiles()) {
+            job<T> j = tile_of<S>(p, tile);
+            a.aim(j.a + j.m * (kAAlongK ? p.a_pitch : 1), p.a_pitch);
+            b.aim(j.b + j.n * (kBAlongK ? p.b_pitch : 1), p.b_pitch);
+            whole = p.M - j.m >= S::kTileM && p.N - j.n >= S::kTileN;
+            left = slabs();
         }
     }
 
-    __device__ void close()
+    // How many of the tile's slabs to come are not its last, and lie inside of both operands.
+    __device__ int inside() const
+    {
+        return whole && left > 1 ? left - 1 : 0;
+    }
+
+    // Part kPart of kParts of the next slab. kInside: it lies inside, for one that does not all of
+    // it is copied with the first part.
+    template <bool kInside, int kPart, int kParts> __device__ void copy(uint32_t to)
+    {
+        if (kInside || (whole && (left > 1 || (left == 1 && p.K % S::kSlab == 0)))) {
+            a.template copy<kPart, kParts>(to, p.a_pitch);
+            b.template copy<kPart, kParts>(to + S::kBytesA, p.b_pitch);
+        } else if (kPart == 0 && left > 0) {
+            copy_edge(to);
+        }
+    }
+
+    __device__ void copy_edge(uint32_t to)
+    {
+        auto least = [](int64_t x, int most) { return x < most ? static_cast<int>(x) : most; };
+        job<T> j = tile_of<S>(p, tile);
+        int depth = least(p.K - static_cast<int64_t>(slabs() - left) * S::kSlab, S::kSlab);
+        a.copy_edge(to, p.a_pitch, least(p.M - j.m, S::kTileM), depth, p.a);
+        b.copy_edge(to + S::kBytesA, p.b_pitch, least(p.N - j.n, S::kTileN), depth, p.b);
+    }
+
+    // After a slab's last part: one group of copies. kInside: it is not the tile's last.
+    template <bool kInside> __device__ void close()
     {
         ptx::copy_async_commit();
-        load_a.advance(a);
-        load_b.advance(b);
-        k += S::kSlab;
-        into += S::kStageBytes;
-        into = into == base + S::kStages * S::kStageBytes ? base : into;
+        left--;
+        if (!kInside && left <= 0) {
+            tile += gridDim.x;
+            aim();
+        }
     }
 };
 

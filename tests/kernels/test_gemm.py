@@ -288,6 +288,35 @@ def test_split_reads_what_the_launch_before_it_wrote() -> None:
         assert bool(((outs[-1] - y).abs() <= 1e-4 * y.abs().max()).all())
 
 
+# More large tiles than there are multiprocessors, whole and cut: slabs fewer than stages and more,
+# whole ones and a cut one.
+MMA_SIZES = [(1536, 3072, 64), (2180, 4100, 200), (1500, 3001, 449), (3000, 5000, 13)]
+
+
+def on_16_bytes(rows: int, columns: int, dtype: str, seed: int) -> torch.Tensor:
+    """The address and the pitch are multiples of 16 bytes."""
+    return random((rows, -(-columns // 8) * 8), dtype, "cuda", seed=seed)[:, :columns]
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm")
+@pytest.mark.parametrize("order", ["rr", "rc", "cr", "cc"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_mma_of_many_tiles(dtype: str, order: str) -> None:
+    """Blocks make one tile after another; each epilogue, the out in place of c too."""
+    for m, n, k in MMA_SIZES:
+        a = on_16_bytes(m, k, dtype, 1) if order[0] == "r" else on_16_bytes(k, m, dtype, 1).T
+        b = on_16_bytes(k, n, dtype, 2) if order[1] == "r" else on_16_bytes(n, k, dtype, 2).T
+        bias, c = random((n,), dtype, "cuda", seed=3), on_16_bytes(m, n, dtype, 4)
+        out = on_16_bytes(m, n, dtype, 5).fill_(math.nan)
+        for act in ("none", "relu", "gelu"):
+            check(a, b, dtype, kernel="mma", bias=bias, act=act, alpha=0.5, out=out)
+            more: dict[str, Any] = {"beta": 0.5, "alpha": -1.5, "act": act}
+            check(a, b, dtype, kernel="mma", bias=bias, c=c, out=out, **more)
+        call("gemm", dtype, a, b, bias, c, c, kernel="mma", **more)
+        assert torch.equal(out, c)
+
+
 # Tiles of all sizes, whole and cut, more slabs than stages, a vector.
 TF32_SIZES = [
     (1500, 1544, 148), (1501, 1541, 147), (64, 128, 512), (130, 67, 333), (1, 300, 77), (16, 16, 8)

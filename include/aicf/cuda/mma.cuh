@@ -53,6 +53,16 @@ chunk_offset(int row, int chunk)
     return static_cast<uint32_t>((row * kChunks + swizzled) * kChunkBytes);
 }
 
+// From the rows of the first step to those of another, which are swizzled as they are: apart from
+// chunk_offset's sum, so that all steps are read from one register.
+template <int kChunks>
+__device__ inline uint32_t
+step_offset(int step)
+{
+    static_assert(kChunks % 8 == 0, "rows of whole bank rounds");
+    return static_cast<uint32_t>(step * kStepK * kChunks * kChunkBytes);
+}
+
 template <int kTile, int kSlab, bool kAlongK>
 constexpr int kRowChunks = (kAlongK ? kSlab : kTile) / kChunk;
 
@@ -70,8 +80,8 @@ load_a(uint32_t slab, int m, int step, uint32_t (&r)[4])
         ptx::ldmatrix_x4(slab + chunk_offset<kChunks>(m + lane % 16, step * 2 + lane / 16), r);
     } else {
         ptx::ldmatrix_x4_trans(
-            slab + chunk_offset<kChunks>(
-                       step * kStepK + lane / 16 * 8 + lane % 8, m / kChunk + lane / 8 % 2),
+            slab + step_offset<kChunks>(step) +
+                chunk_offset<kChunks>(lane / 16 * 8 + lane % 8, m / kChunk + lane / 8 % 2),
             r);
     }
 }
@@ -89,8 +99,8 @@ load_b(uint32_t slab, int n, int step, uint32_t (&r)[4])
             slab + chunk_offset<kChunks>(n + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2), r);
     } else {
         ptx::ldmatrix_x4_trans(
-            slab + chunk_offset<kChunks>(
-                       step * kStepK + lane / 8 % 2 * 8 + lane % 8, n / kChunk + lane / 16),
+            slab + step_offset<kChunks>(step) +
+                chunk_offset<kChunks>(lane / 8 % 2 * 8 + lane % 8, n / kChunk + lane / 16),
             r);
     }
 }
@@ -124,6 +134,24 @@ multiply_row(const fragments<S> &f, int i, float (&sums)[S::kM / 16][S::kN / 8][
     for (int j = 0; j < S::kN / 8; j++) {
         ptx::mma_m16n8k16(
             sums[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1], T{});
+    }
+}
+
+// All products of a step, column by column, to and fro: each begins with the rows that the one
+// before ends with, which the operands' cache still has.
+template <typename T, typename S>
+__device__ inline void
+multiply_columns(const fragments<S> &f, float (&sums)[S::kM / 16][S::kN / 8][4])
+{
+    constexpr int kRows = S::kM / 16;
+#pragma unroll
+    for (int j = 0; j < S::kN / 8; j++) {
+#pragma unroll
+        for (int k = 0; k < kRows; k++) {
+            int i = j % 2 ? kRows - 1 - k : k;
+            ptx::mma_m16n8k16(
+                sums[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1], T{});
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 #define AICF_CUDA_WGMMA_CUH
 
 #include <aicf/cuda/copy_engine.cuh>
+#include <aicf/cuda/pairs.cuh>
 #include <aicf/cuda/ptx_sm_90a.cuh>
 
 namespace aicf::wgmma {
@@ -25,34 +26,6 @@ constexpr int kPanelBytes = kConsumerRows * kRowBytes;
 constexpr int kSwizzleBytes = 1024; // 8 rows: what the swizzle repeats over, and its alignment
 constexpr int kMostShared = 227 * 1024;
 static_assert(kPanel == kConsumerRows, "panels of either operand are squares");
-
-// ---- pairs of 16-bit values -------------------------------------------------------------------
-
-__device__ inline uint32_t
-pair_of(float low, float high, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline uint32_t
-pair_of(float low, float high, __half)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline float2
-of_pair(uint32_t word, __nv_bfloat16)
-{
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&word));
-}
-
-__device__ inline float2
-of_pair(uint32_t word, __half)
-{
-    return __half22float2(*reinterpret_cast<const __half2 *>(&word));
-}
 
 // ---- operands -----------------------------------------------------------------------------------
 
@@ -190,22 +163,6 @@ load_box(uint32_t to, const CUtensorMap *map, int x, int y, int z, uint32_t full
 }
 
 // ---- results ------------------------------------------------------------------------------------
-
-// The larger of each and 0; NaN stays.
-__device__ inline uint32_t
-relu_pair(uint32_t word, __nv_bfloat16)
-{
-    __nv_bfloat162 pair =
-        __hmax2_nan(*reinterpret_cast<const __nv_bfloat162 *>(&word), __float2bfloat162_rn(0.0f));
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-__device__ inline uint32_t
-relu_pair(uint32_t word, __half)
-{
-    __half2 pair = __hmax2_nan(*reinterpret_cast<const __half2 *>(&word), __float2half2_rn(0.0f));
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
 
 // Stores 64 columns of a consumer's 64 rows by way of a panel in shared memory, from which one
 // thread's store() takes them; `packed` are the thread's 16 words of them, pairs of sums in order.
