@@ -1,8 +1,8 @@
 // gemm of f32 operands in tf32 by warpgroups on sm_90a, where the caller allows it (see gemm.cuh
-// for the operands): `wgmma_tf32` takes a and b whose k lies together, with addresses, pitches and
-// batch strides on multiples of 16 bytes, M, N and K above 1 and below 2^31 - 256; c and the out
-// may lie anywhere. The copy engine rounds operands to 11 bits, sums are f32. Bound by the matrix
-// units.
+// for the operands): `wgmma_tf32` takes a and b of one of which k lies together, with addresses,
+// pitches and batch strides on multiples of 16 bytes, M, N and K above 1 and below 2^31 - 256; c
+// and the out may lie anywhere. The copy engine rounds operands to 11 bits, sums are f32. Bound by
+// the matrix units.
 //
 // `turned_tf32` takes any operands of such sizes, through copies in its workspace (turned.cuh).
 #include "tf32_warpgroups.cuh"
@@ -12,15 +12,21 @@
 
 namespace aicf::gemm {
 
-// A shape of tiles as the host sees it, and its kernel.
+// A shape of tiles as the host sees it, and its kernels by way.
 struct tf32_tiles {
     int rows, cols, share, threads, shared;
-    void (*kernel)(CUtensorMap, CUtensorMap, tf32_plan);
+    void (*kernels[kWays])(CUtensorMap, CUtensorMap, tf32_plan);
 };
 
 template <class S>
-constexpr tf32_tiles kTf32Tiles = {S::kRows,    S::kCols,   S::kShare,
-                                   S::kThreads, S::kShared, &tf32_warpgroups<S>};
+constexpr tf32_tiles kTf32Tiles = {
+    S::kRows,
+    S::kCols,
+    S::kShare,
+    S::kThreads,
+    S::kShared,
+    {&tf32_warpgroups<S, way::direct>, &tf32_warpgroups<S, way::held>,
+     &tf32_warpgroups<S, way::crossed>}};
 
 // By two blocks that share b, which costs the L2 least; smaller ones where large ones would leave
 // processors idle.
@@ -57,16 +63,27 @@ choose(const problem<float> &p, int processors)
     return *best;
 }
 
-// An operand as the copy engine sees it: `lines` of k, `count` matrices of them.
+// An operand as the copy engine sees it: `sides` of m or n by k, `count` matrices of them.
 inline matrices
-operand(const float *data, int64_t lines, int64_t K, int64_t pitch, int64_t count, int64_t step)
+operand(
+    const float *data, bool along_k, int64_t sides, int64_t K, int64_t pitch, int64_t count,
+    int64_t step)
 {
-    return {data, K, lines, step ? count : 1, pitch, step, 4, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32};
+    return {
+        data,
+        along_k ? K : sides,
+        along_k ? sides : K,
+        step ? count : 1,
+        pitch,
+        step,
+        4,
+        CU_TENSOR_MAP_DATA_TYPE_TFLOAT32};
 }
 
 inline tf32_plan
-plan_of(const problem<float> &p, const tf32_tiles &s, int64_t count)
+plan_of(const problem<float> &p, const tf32_tiles &s, int64_t count, way made)
 {
+    int64_t columns = made == way::crossed ? p.M : p.N; // of the out
     tf32_plan how = {};
     how.m = static_cast<int>(p.M);
     how.n = static_cast<int>(p.N);
@@ -88,7 +105,7 @@ plan_of(const problem<float> &p, const tf32_tiles &s, int64_t count)
     how.out_pitch = p.out_pitch;
     how.out_step = p.out_batch[0];
     auto in_pairs = [&](const float *data, int64_t pitch, int64_t step) {
-        return p.N % 2 == 0 && reinterpret_cast<uintptr_t>(data) % 8 == 0 && pitch % 2 == 0 &&
+        return columns % 2 == 0 && reinterpret_cast<uintptr_t>(data) % 8 == 0 && pitch % 2 == 0 &&
                step % 2 == 0;
     };
     how.c_pairs = in_pairs(p.c, p.c_pitch, p.c_batch[0]);
@@ -96,32 +113,38 @@ plan_of(const problem<float> &p, const tf32_tiles &s, int64_t count)
     return how;
 }
 
-// Batch dim 0 of p alone, `count` matrices of it.
+// Batch dim 0 of p alone, `count` matrices of it. p as the tiles see it: crossed, its operands and
+// its M and N have changed places.
 inline aicf_status
 launch_one(
-    const problem<float> &p, const tf32_tiles &s, int64_t count, int processors, aicf_stream stream)
+    const problem<float> &p, const tf32_tiles &s, int64_t count, int processors, way made,
+    aicf_stream stream)
 {
+    bool a_along_k = made == way::direct;
     CUtensorMap a, b;
-    aicf_status status =
-        encode_map(&a, operand(p.a, p.M, p.K, p.a_pitch, count, p.a_batch[0]), s.rows);
+    aicf_status status = encode_map(
+        &a, operand(p.a, a_along_k, p.M, p.K, p.a_pitch, count, p.a_batch[0]),
+        a_along_k ? s.rows : kDepthTf32);
     if (!status.kind) {
         status = encode_map(
-            &b, operand(p.b, p.N, p.K, p.b_pitch, count, p.b_batch[0]), s.cols / s.share);
+            &b, operand(p.b, true, p.N, p.K, p.b_pitch, count, p.b_batch[0]), s.cols / s.share);
     }
     if (status.kind) {
         return status;
     }
-    tf32_plan how = plan_of(p, s, count);
+    tf32_plan how = plan_of(p, s, count, made);
     int clusters = std::min(how.tiles, std::max(processors / s.share, 1));
     return launch_clusters(
-        s.kernel, static_cast<unsigned>(clusters * s.share), static_cast<unsigned>(s.threads),
-        s.shared, static_cast<unsigned>(s.share), stream, a, b, how);
+        s.kernels[static_cast<int>(made)], static_cast<unsigned>(clusters * s.share),
+        static_cast<unsigned>(s.threads), s.shared, static_cast<unsigned>(s.share), stream, a, b,
+        how);
 }
 
 // All batches: one launch a matrix of the dims that the maps do not have, and more where the tiles
 // of one would be too many to count.
 inline aicf_status
-launch_all(const problem<float> &p, const tf32_tiles &s, int processors, aicf_stream stream)
+launch_all(
+    const problem<float> &p, const tf32_tiles &s, int processors, way made, aicf_stream stream)
 {
     constexpr int64_t kMostTiles = 1 << 30;
     int64_t tiles = ceil_div(p.M, s.rows * s.share) * ceil_div(p.N, s.cols);
@@ -138,7 +161,7 @@ launch_all(const problem<float> &p, const tf32_tiles &s, int processors, aicf_st
         }
         for (int64_t first = 0; first < p.batch_sizes[0]; first += at_once) {
             int64_t count = std::min(at_once, p.batch_sizes[0] - first);
-            aicf_status status = launch_one(now, s, count, processors, stream);
+            aicf_status status = launch_one(now, s, count, processors, made, stream);
             if (status.kind) {
                 return status;
             }
@@ -148,7 +171,7 @@ launch_all(const problem<float> &p, const tf32_tiles &s, int processors, aicf_st
     return aicf_ok();
 }
 
-// k lies together in both.
+// k lies together in one of the operands.
 inline aicf_status
 launch_wgmma_tf32(problem<float> p, aicf_stream stream)
 {
@@ -159,10 +182,18 @@ launch_wgmma_tf32(problem<float> p, aicf_stream stream)
     }
     merge_batches(p);
     choose_mapped(p);
-    return launch_all(p, choose(p, processors), processors, stream);
+    way made = !p.a_along_k ? way::held : p.b_along_k ? way::direct : way::crossed;
+    if (made == way::crossed) {
+        std::swap(p.a, p.b);
+        std::swap(p.a_pitch, p.b_pitch);
+        std::swap(p.a_batch, p.b_batch);
+        std::swap(p.M, p.N);
+    }
+    return launch_all(p, choose(p, processors), processors, made, stream);
 }
 
-// What the copy engine does not take is copied to the workspace first.
+// What the copy engine does not take is copied to the workspace first, and one of two operands
+// whose k does not lie together: the smaller.
 inline aicf_status
 launch_turned_tf32(problem<float> p, void *workspace, aicf_stream stream)
 {
@@ -170,17 +201,24 @@ launch_turned_tf32(problem<float> p, void *workspace, aicf_stream stream)
     float *room = static_cast<float *>(workspace);
     turned_operand a = {p.a, p.M, p.a_pitch, p.a_along_k, p.a_batch};
     turned_operand b = {p.b, p.N, p.b_pitch, p.b_along_k, p.b_batch};
+    bool copy_a = !engine_takes(p, a), copy_b = !engine_takes(p, b);
+    if (!copy_a && !copy_b && !a.along_k && !b.along_k) {
+        copy_a = a.sides <= b.sides;
+        copy_b = !copy_a;
+    }
     turned_copies copies = {};
-    if (!engine_takes(p, a)) {
+    if (copy_a) {
         copies.copy[0] = turn_to(room, p, a);
     }
-    if (!engine_takes(p, b)) {
+    if (copy_b) {
         copies.copy[1] = turn_to(room, p, b);
     }
     p.a = a.data;
     p.a_pitch = a.pitch;
+    p.a_along_k = a.along_k;
     p.b = b.data;
     p.b_pitch = b.pitch;
+    p.b_along_k = b.along_k;
     aicf_status status = launch_turned(copies, stream);
     return status.kind ? status : launch_wgmma_tf32(p, stream);
 }

@@ -119,8 +119,8 @@ inline bool
 engine_takes(const problem<float> &p, const turned_operand &x)
 {
     constexpr int64_t kLanes = kEngineBytes / 4;
-    bool takes = x.along_k && reinterpret_cast<uintptr_t>(x.data) % kEngineBytes == 0 &&
-                 (x.sides == 1 || (x.pitch > 0 && x.pitch % kLanes == 0));
+    bool takes = reinterpret_cast<uintptr_t>(x.data) % kEngineBytes == 0 &&
+                 ((x.along_k ? x.sides : p.K) == 1 || (x.pitch > 0 && x.pitch % kLanes == 0));
     for (int dim = 0; dim < p.batch_rank; dim++) {
         takes = takes && x.batch[dim] % kLanes == 0;
     }

@@ -350,12 +350,15 @@ def test_tf32_of_all_layouts(first: str, second: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.promise("KERNELS-gemm-tf32")
+@pytest.mark.parametrize("order", ["rc", "rr", "cc"])
 @pytest.mark.parametrize("sizes", WGMMA_TF32_SIZES, ids=str)
-def test_tf32_by_warpgroups(sizes: tuple[int, int, int]) -> None:
-    """Each epilogue once; c and the out at odd addresses and pitches, and on pairs."""
+def test_tf32_by_warpgroups(sizes: tuple[int, int, int], order: str) -> None:
+    """Each epilogue once; c and the out at odd addresses and pitches, and on pairs. k lies together
+    in both operands, in a alone and in b alone."""
     has_tf32("wgmma_tf32")
     m, n, k = sizes
-    a, b = random((m, k), "f32", "cuda", seed=1), random((n, k), "f32", "cuda", seed=2).T
+    a = on_16_bytes(m, k, "f32", 1) if order[0] == "r" else on_16_bytes(k, m, "f32", 1).T
+    b = on_16_bytes(k, n, "f32", 2) if order[1] == "r" else on_16_bytes(n, k, "f32", 2).T
     bias = random((n,), "f32", "cuda", seed=3)
     for i, act in enumerate(("none", "relu", "gelu")):
         layout = ("dense", "pitched", "odd")[i]
@@ -381,6 +384,9 @@ def test_tf32_batches(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
         b = random((*batches[1], n, k), "f32", "cuda", seed=2).mT
         for kernel in ("wgmma_tf32", "mma_tf32"):
             check(a, b, "f32", kernel=kernel)
+        if n % 4 == 0:
+            check(a, b.contiguous(), "f32", kernel="wgmma_tf32")
+        check(a.mT.contiguous().mT, b, "f32", kernel="wgmma_tf32")
         x, y = a.mT.contiguous().mT, b.contiguous()
         for kernel in ("turned_tf32", "mma_tf32") if k > 64 else ("mma_tf32",):
             check(x, y, "f32", kernel=kernel)

@@ -61,6 +61,13 @@ send_cluster_x4(uint32_t there, float x0, float x1, float x2, float x3, uint32_t
                  : "memory");
 }
 
+// 8 bytes from shared memory.
+__device__ inline void
+load_shared_pair(uint32_t from, uint32_t &x, uint32_t &y)
+{
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "r"(from) : "memory");
+}
+
 // Four 8 x 8 blocks of 16-bit values; lane l names row l % 8 of block l / 8. Thread t has, of each
 // block, the elements 2 (t % 4) and the next of row t / 4.
 __device__ inline void
@@ -263,6 +270,29 @@ AICF_WGMMA_TF32(128, AICF_R64, 64, 65, 66, AICF_D32(0), AICF_D32(32))
 AICF_WGMMA_TF32(
     256, AICF_R128, 128, 129, 130, AICF_D32(0), AICF_D32(32), AICF_D32(64), AICF_D32(96))
 
+// The same with a in registers: of the rows that thread t has sums of, r and r + 8, it holds (r, t
+// % 4), (r + 8, t % 4), (r, t % 4 + 4) and (r + 8, t % 4 + 4). They stay as they are until the
+// product is over.
+#define AICF_WGMMA_HELD(columns, registers, a0, a1, a2, a3, b, p, ...)                        \
+    __device__ inline void wgmma(                                                             \
+        float(&d)[columns / 2], const uint32_t(&a)[4], uint64_t b_descriptor, bool add, tf32) \
+    {                                                                                         \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                         \
+                     "wgmma.mma_async.sync.aligned.m64n" #columns "k8.f32.tf32.tf32"          \
+                     " {" registers "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b          \
+                     ", p, 1, 1;\n}"                                                          \
+                     : __VA_ARGS__                                                            \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_descriptor),         \
+                       "r"(static_cast<int>(add)));                                           \
+    }
+
+AICF_WGMMA_HELD(64, AICF_R32, 32, 33, 34, 35, 36, 37, AICF_D32(0))
+AICF_WGMMA_HELD(128, AICF_R64, 64, 65, 66, 67, 68, 69, AICF_D32(0), AICF_D32(32))
+AICF_WGMMA_HELD(
+    256, AICF_R128, 128, 129, 130, 131, 132, 133, AICF_D32(0), AICF_D32(32), AICF_D32(64),
+    AICF_D32(96))
+
+#undef AICF_WGMMA_HELD
 #undef AICF_WGMMA_TF32
 #undef AICF_WGMMA_HELD_TYPES
 #undef AICF_WGMMA_HELD
