@@ -311,8 +311,13 @@ launch_mma_tf32(const problem<float> &p, aicf_stream stream)
         return status;
     }
     int64_t tiles = ceil_div(p.M, large::kTileM) * ceil_div(p.N, large::kTileN) * p.batches;
-    return tiles * 2 > processors ? launch_shape<large>(p, quads, stream)
-                                  : launch_shape<small>(p, quads, stream);
+    bool fills = tiles * 2 > processors;
+    if (fills) { // the more of the two ways that a slab may lie
+        status = can_share(tf32_stages<large, true, true>::kBytes, &fills);
+    }
+    return status.kind ? status
+           : fills     ? launch_shape<large>(p, quads, stream)
+                       : launch_shape<small>(p, quads, stream);
 }
 
 } // namespace aicf::gemm
