@@ -2,15 +2,17 @@
 // R] elements of each tensor, copied behind each other.
 //   whole: where a tensor's address, its rows and their places in out allow it, a thread copies
 //     chunks of 16 bytes
-//   elements: else a warp copies parts of rows element by element, since that is fewer instructions
-//     than to put 16 bytes together from where they lie. Parts begin at sectors of out, so that
-//     none but those of two tensors is written twice
+//   gather: of large ones else, whose rows of out are long, a thread puts together chunks of out;
+//     chunks of several tensors are copied element by element
+//   elements: the others by warps that copy parts of rows element by element. Parts begin at
+//     sectors of out, so that none but those of two tensors is written twice
 // Addresses and places of up to 1,024 tensors travel in the launch's parameters: one launch for all
 // of them. A bool becomes 0 or 1. Bound by bytes.
 #include <aicf_ops/concat.h>
 
 #include <aicf/cuda/launch.cuh>
 
+#include "gather.cuh"
 #include "rows.cuh"
 
 namespace aicf::concat {
@@ -108,6 +110,23 @@ __launch_bounds__(kBlock, kLines > 8 ? 5 : 4) multi(const __grid_constant__ oper
     }
 }
 
+template <int kTensors>
+__global__ void
+__launch_bounds__(kBlock, 6) gather(const __grid_constant__ gathered<kTensors> p)
+{
+    __shared__ uint32_t start[kTensors + 1];
+    __shared__ const char *x[kTensors];
+    ptx::let_next_launch_begin();
+    band<kTensors> b = band_of(p, start, x);
+    ptx::wait_for_launch_before();
+    switch (p.item) {
+    case 1: return gather_band<uint8_t>(b, p.density, p.truth);
+    case 2: return gather_band<uint16_t>(b, p.density, p.truth);
+    case 4: return gather_band<uint32_t>(b, p.density, p.truth);
+    default: return gather_band<uint64_t>(b, p.density, p.truth);
+    }
+}
+
 // ---- launches -----------------------------------------------------------------------------------
 
 // What of a call does not change from launch to launch.
@@ -192,6 +211,49 @@ launch_lines(operands<kTensors> *p, aicf_stream stream)
                                       static_cast<unsigned>(blocks), kBlock, 0, stream, *p);
 }
 
+// Whether chunks of out are to be put together: where most are none of x, and rows fill blocks.
+template <int kTensors>
+bool
+gathers(const operands<kTensors> &p)
+{
+    int64_t width = p.start[p.count] - p.start[0];
+    bool whole = true;
+    for (int i = 0; i < p.count; i++) {
+        whole = whole && place_of(p, i).whole(source_of(p, i));
+    }
+    return !whole && width >= kBlock * kGathered * kPackBytes && width < kWidest;
+}
+
+template <int kTensors>
+aicf_status
+launch_gather(const operands<kTensors> &p, aicf_stream stream)
+{
+    static_assert(sizeof(gathered<kTensors>) < 32 * 1024 - 4, "what a launch's parameters hold");
+    gathered<kTensors> g;
+    int64_t width = p.start[p.count] - p.start[0];
+    int64_t chunks = ceil_div(width + kPackBytes - 1, kPackBytes);
+    int64_t blocks = ceil_div(chunks, kBlock * kGathered);
+    if (blocks > kMostBlocks / p.rows) {
+        return status_of(cudaErrorInvalidConfiguration);
+    }
+    g.out = p.out + p.start[0];
+    g.pitch = p.pitch;
+    g.rows = p.rows;
+    g.count = p.count;
+    g.item = p.item;
+    g.truth = p.truth;
+    g.density = static_cast<float>(p.count) / static_cast<float>(width);
+    g.share = static_cast<uint32_t>(ceil_div(ceil_div(chunks, blocks), 2) * 2); // whole sectors
+    g.blocks = divider_of(blocks);
+    for (int i = 0; i < p.count; i++) {
+        g.start[i] = static_cast<uint32_t>(p.start[i] - p.start[0]);
+        g.x[i] = p.x[i];
+    }
+    g.start[p.count] = static_cast<uint32_t>(width);
+    return launch_waiting(
+        gather<kTensors>, static_cast<unsigned>(blocks * p.rows), kBlock, 0, stream, g);
+}
+
 template <int kTensors, int kChunks>
 aicf_status
 launch_some(const joined &j, progress *at, aicf_stream stream)
@@ -206,6 +268,9 @@ launch_some(const joined &j, progress *at, aicf_stream stream)
     take_tensors(j, at, &p);
     if (p.count == 0) {
         return aicf_ok();
+    }
+    if (kChunks > 1 && gathers(p)) {
+        return launch_gather(p, stream);
     }
     bool most = kChunks > 1 && (j.item == 2 || j.item == 4);
     int64_t line = kWarp * j.item, width = (p.start[p.count] - p.start[0]) / p.count;

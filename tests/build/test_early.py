@@ -63,6 +63,7 @@ EARLY: dict[tuple[str, str], dict[str, str]] = {
     ("include/aicf/cuda/transpose.cuh", "kernel"): dict.fromkeys(
         ("copy", "permute"), "(flat|flat_shifted|tiled|shifted)"
     ),
+    ("kernels/concat/concat.cu", "gather<kTensors>"): {"concat": "gather"},
     ("kernels/concat/concat.cu", "multi<kTensors"): {"concat": "multi"},
     ("kernels/embedding/embedding.cu", "each == 4   ? packs<4"): {"embedding": "packs"},
     ("kernels/embedding_bwd/embedding_bwd.cu", "rows<T"): {"embedding_bwd": "rows"},

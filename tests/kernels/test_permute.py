@@ -165,6 +165,21 @@ def test_so_many_narrow_rows_that_a_warp_has_several(device: str, dtype: str) ->
 
 
 @pytest.mark.promise("KERNELS-concat-axes")
+@pytest.mark.parametrize("dtype", [*SIZES, "bool"])
+def test_long_rows_of_tensors_of_any_width(device: str, dtype: str) -> None:
+    """20 MB: several tensors in 16 bytes, one of many blocks, rows that begin at any address."""
+    item = DTYPES[dtype].itemsize
+    widths = [1, 2, 3, 5, 9, 17, 33, 65] * (2000 // item) + [40_000 // item] + [1] * 40 + [3001]
+    rows = 20_000_000 // (sum(widths) * item)
+    xs = [
+        random((rows, width), dtype, device, "odd" if i % 5 == 3 else "dense", i % 7)
+        for i, width in enumerate(widths)
+    ]
+    for layout in ("dense", "odd"):
+        check_concat(xs, dtype, 1, layout)
+
+
+@pytest.mark.promise("KERNELS-concat-axes")
 def test_a_negative_axis(device: str) -> None:
     xs = along(1, (3, 4), "f32", device)
     out = poisoned((4, 7, 10), "f32", device)
