@@ -16,9 +16,10 @@
 namespace aicf::cross_entropy {
 
 constexpr int kBlock = 256;
-// Packs of a thread in a stage, and stages on their way: 128 KiB of a multiprocessor that holds
-constexpr int kAhead = 4, kStages = 2;
-constexpr int kBlocks = 4;              // so many blocks of `stay`
+// Packs of a thread in a stage, and stages on their way, beside the one that is taken: 64 KiB of a
+// multiprocessor that holds kBlocks blocks of `stay`. With twice that the first ones come later.
+constexpr int kAhead = 4, kStages = 1;
+constexpr int kBlocks = 4;
 constexpr int64_t kEnoughWarps = 32;    // of a multiprocessor: as many as it has room for
 constexpr int64_t kMostInRow = 1 << 30; // classes that are counted in 32 bits
 constexpr int kLanesPacks = 4;          // of a row, that a lane holds at most
@@ -528,7 +529,7 @@ launch_rows(
     if (p.rule.C > kMostInRow) {
         return launch_columns(p, reduction, out, divisor, workspace, stream);
     }
-    if (packs > rows::kWarp * kLanesPacks) {
+    if (packs >= rows::kWarp * kLanesPacks) {
         return launch_stay(p, packs, reduction, out, divisor, workspace, stream);
     }
     int power = rows::power_for(packs);
