@@ -13,48 +13,49 @@ constexpr int kMostShallow = 16; // k
 constexpr int kShallowTile = kLanes * kQuad;
 constexpr int kShallowWarps = kThreads / kLanes;
 
-// A lane makes kR rows of a quad of columns; a warp every kShallowWarps-th row of the tile.
+// A lane makes kR rows of a quad of columns; a warp every kShallowWarps-th row of the tile. All
+// that a thread carries to shared memory is asked for before the first of it is stored: one wait.
 template <int kR>
 __global__ void
 __launch_bounds__(kThreads)
     shallow(const __grid_constant__ small_problem<float> p, unsigned tiles_n)
 {
     constexpr int kRows = kShallowWarps * kR;
+    constexpr int kLines = kThreads / kMostShallow; // along k, at once
+    constexpr int kCopiesA = (kRows + kLines - 1) / kLines, kCopiesB = kShallowTile / kLines;
     __shared__ __align__(16) float a[kRows][kMostShallow];
     __shared__ __align__(16) float b[kMostShallow][kShallowTile + kPad];
     int thread = static_cast<int>(threadIdx.x);
     unsigned tile_m = blockIdx.x / tiles_n, tile_n = blockIdx.x - tile_m * tiles_n;
     int m0 = static_cast<int>(tile_m) * kRows, n0 = static_cast<int>(tile_n) * kShallowTile;
     int depth = (p.K + kQuad - 1) / kQuad * kQuad; // zeros are what is past K
+    int k = thread % kMostShallow, line = thread / kMostShallow;
+    bool along_k = p.b_k == 1 && p.K > 1;
+    // Of b's element i, where k does not lie together: k and n.
+    int row_b = thread / kShallowTile, n_b = thread % kShallowTile;
+    constexpr int kRowsB = kThreads / kShallowTile;
     ptx::let_next_launch_begin();
     ptx::wait_for_launch_before();
 
-    if (p.b_k == 1 && p.K > 1) { // k lies together
-        int k = thread % kMostShallow;
+    float held_a[kCopiesA], held_b[kCopiesB];
+    if (along_k) {
 #pragma unroll
-        for (int i = 0; i < kShallowTile * kMostShallow / kThreads; i++) {
-            int n = thread / kMostShallow + i * (kThreads / kMostShallow);
-            bool inside = k < p.K && n0 + n < p.N;
-            b[k][n] = inside ? at(p.b, n0 + n, p.b_n)[k] : 0.0f;
+        for (int i = 0; i < kCopiesB; i++) {
+            int n = n0 + line + i * kLines;
+            held_b[i] = k < p.K && n < p.N ? at(p.b, n, p.b_n)[k] : 0.0f;
         }
     } else {
-        int n = thread % kShallowTile;
 #pragma unroll
-        for (int i = 0; i < kShallowTile * kMostShallow / kThreads; i++) {
-            int k = thread / kShallowTile + i * (kThreads / kShallowTile);
-            if (k < depth) {
-                bool inside = k < p.K && n0 + n < p.N;
-                b[k][n] = inside ? *at(at(p.b, k, p.b_k), n0 + n, p.b_n) : 0.0f;
-            }
+        for (int i = 0; i < kCopiesB; i++) {
+            int at_k = row_b + i * kRowsB;
+            bool inside = at_k < p.K && n0 + n_b < p.N;
+            held_b[i] = inside ? *at(at(p.b, at_k, p.b_k), n0 + n_b, p.b_n) : 0.0f;
         }
     }
 #pragma unroll
-    for (int i = 0; i < (kRows * kMostShallow + kThreads - 1) / kThreads; i++) {
-        int k = thread % kMostShallow, m = thread / kMostShallow + i * (kThreads / kMostShallow);
-        if (m < kRows) {
-            bool inside = k < p.K && m0 + m < p.M;
-            a[m][k] = inside ? *at(at(p.a, m0 + m, p.a_m), k, p.a_k) : 0.0f;
-        }
+    for (int i = 0; i < kCopiesA; i++) {
+        int m = m0 + line + i * kLines;
+        held_a[i] = k < p.K && m < p.M ? *at(at(p.a, m, p.a_m), k, p.a_k) : 0.0f;
     }
     int first = thread / kLanes, n = n0 + thread % kLanes * kQuad;
     float bias[kQuad] = {};
@@ -62,6 +63,23 @@ __launch_bounds__(kThreads)
 #pragma unroll
         for (int i = 0; i < kQuad; i++) {
             bias[i] = n + i < p.N ? p.bias[n + i] : 0.0f;
+        }
+    }
+    if (along_k) {
+#pragma unroll
+        for (int i = 0; i < kCopiesB; i++) {
+            b[k][line + i * kLines] = held_b[i];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < kCopiesB; i++) {
+            b[row_b + i * kRowsB][n_b] = held_b[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kCopiesA; i++) {
+        if (line + i * kLines < kRows) {
+            a[line + i * kLines][k] = held_a[i];
         }
     }
     __syncthreads();
@@ -141,12 +159,16 @@ launch_shallow_rows(const problem<float> &p, aicf_stream stream)
         static_cast<unsigned>(tiles_n));
 }
 
-// More rows a block, which read b once, as soon as the blocks are many.
+// More rows a block, which read b once, as soon as the blocks are many; of few k, which are soon
+// read, later.
 inline aicf_status
 launch_shallow(const problem<float> &p, aicf_stream stream)
 {
     int64_t few = ceil_div(p.M, kShallowWarps) * ceil_div(p.N, kShallowTile);
-    return few <= 528 ? launch_shallow_rows<1>(p, stream) : launch_shallow_rows<4>(p, stream);
+    int64_t blocks = p.K > kQuad ? 256 : 528;
+    return few > blocks              ? launch_shallow_rows<4>(p, stream)
+           : p.K > kQuad && few > 64 ? launch_shallow_rows<2>(p, stream)
+                                     : launch_shallow_rows<1>(p, stream);
 }
 
 } // namespace aicf::gemm
