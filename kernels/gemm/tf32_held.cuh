@@ -89,7 +89,7 @@ multiply_slab_held(
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kStepsTf32; step++) {
-        ptx::wgmma(
+        ptx::wgmma_held(
             sums, now[step], b + step * (kStepTf32 * 4 >> 4), slab > 0 || step > 0, ptx::tf32{});
     }
     ptx::wgmma_commit();

@@ -273,8 +273,8 @@ AICF_WGMMA_TF32(
 // The same with a in registers: of the rows that thread t has sums of, r and r + 8, it holds (r, t
 // % 4), (r + 8, t % 4), (r, t % 4 + 4) and (r + 8, t % 4 + 4). They stay as they are until the
 // product is over.
-#define AICF_WGMMA_HELD(columns, registers, a0, a1, a2, a3, b, p, ...)                        \
-    __device__ inline void wgmma(                                                             \
+#define AICF_WGMMA_HELD_TF32(columns, registers, a0, a1, a2, a3, b, p, ...)                   \
+    __device__ inline void wgmma_held(                                                        \
         float(&d)[columns / 2], const uint32_t(&a)[4], uint64_t b_descriptor, bool add, tf32) \
     {                                                                                         \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                         \
@@ -286,13 +286,13 @@ AICF_WGMMA_TF32(
                        "r"(static_cast<int>(add)));                                           \
     }
 
-AICF_WGMMA_HELD(64, AICF_R32, 32, 33, 34, 35, 36, 37, AICF_D32(0))
-AICF_WGMMA_HELD(128, AICF_R64, 64, 65, 66, 67, 68, 69, AICF_D32(0), AICF_D32(32))
-AICF_WGMMA_HELD(
+AICF_WGMMA_HELD_TF32(64, AICF_R32, 32, 33, 34, 35, 36, 37, AICF_D32(0))
+AICF_WGMMA_HELD_TF32(128, AICF_R64, 64, 65, 66, 67, 68, 69, AICF_D32(0), AICF_D32(32))
+AICF_WGMMA_HELD_TF32(
     256, AICF_R128, 128, 129, 130, 131, 132, 133, AICF_D32(0), AICF_D32(32), AICF_D32(64),
     AICF_D32(96))
 
-#undef AICF_WGMMA_HELD
+#undef AICF_WGMMA_HELD_TF32
 #undef AICF_WGMMA_TF32
 #undef AICF_WGMMA_HELD_TYPES
 #undef AICF_WGMMA_HELD
