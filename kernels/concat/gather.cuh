@@ -82,7 +82,8 @@ template <int kTensors> struct band {
     // Where tensor i has what goes to a place of the row.
     __device__ const char *source(int i, int place) const
     {
-        return x[i] + static_cast<uint64_t>(row) * (start[i + 1] - start[i]) + (place - start_of(i));
+        return x[i] + static_cast<uint64_t>(row) * (start[i + 1] - start[i]) +
+               (place - start_of(i));
     }
 };
 
@@ -170,8 +171,8 @@ template <typename T> struct seam {
         int start = b.start_of(i), number = (start + b.past) / kPackBytes;
         int first = b.place(number), place = first + element * static_cast<int>(sizeof(T));
         bool behind = place >= start;
-        bool mine = behind ? i < b.count && place < b.start_of(i + 1)
-                           : i > 0 && b.start_of(i - 1) <= first;
+        bool mine =
+            behind ? i < b.count && place < b.start_of(i + 1) : i > 0 && b.start_of(i - 1) <= first;
         if (mine && first < start && number >= b.begin && number < b.end) {
             held = *reinterpret_cast<const T *>(b.source(behind ? i : i - 1, place));
             at = place;
