@@ -53,6 +53,18 @@ struct destination {
     }
 };
 
+// At the head of a kernel, which lets the next launch begin again where its loads are done. Blocks
+// of splits are one wave, and so are those of the next call: let in before the first ones end, they
+// would be more on some multiprocessors than on others. Nor do they ask for anything early, which
+// would only keep the loads of those before them waiting.
+__device__ inline void
+let_next_begin(const destination &to)
+{
+    if (!to.partial) {
+        ptx::let_next_launch_begin();
+    }
+}
+
 // Split s of n units is [s * share, min(n, (s + 1) * share)).
 struct cut {
     int64_t splits, share;
@@ -305,7 +317,7 @@ rows_body(const row_operands &p)
 {
     using T = typename Op::element;
     __shared__ typename Op::value room[kWarp];
-    ptx::let_next_launch_begin();
+    let_next_begin(p.to);
     int threads = static_cast<int>(blockDim.x), teams = threads / p.team;
     int64_t job = blockIdx.x * int64_t{teams} + static_cast<int>(threadIdx.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
@@ -318,7 +330,7 @@ rows_body(const row_operands &p)
     int64_t end = begin + p.split.share < p.units ? begin + p.split.share : p.units;
     end = mine ? end : begin;
     bool whole = p.reduced.rank == 1 && p.reduced.strides[0] == kSize; // without gaps
-    if (threadIdx.x == 0 && p.team > kWarp && whole && is_early()) {
+    if (threadIdx.x == 0 && p.team > kWarp && whole && !p.to.partial && is_early()) {
         constexpr int64_t kMost = kEarlyBytes / static_cast<int64_t>(sizeof(T));
         int64_t there = (end - begin) * kSize;
         early::ask(row + begin * kSize, there < kMost ? there : kMost);
@@ -340,6 +352,7 @@ rows_body(const row_operands &p)
         });
     }
 
+    ptx::let_next_launch_begin();
     if constexpr (kLeads<Op>) {
         v = p.team > kWarp ? block_best<Op>(v, threads, room) : Op::best(v);
     } else {
