@@ -4,6 +4,8 @@
 // shifted against each other, by less than kLead rows: a tile holds as many rows of x before those
 // that it would write, which the tile before it holds too. Only the first and the last pack of a
 // whole row are written element by element.
+// Tiles follow each other along rows of out: their parts of one end within lines of memory, which
+// are whole again as soon as the next tile is there.
 // Columns whose rows of out lie alike, a pack's number of columns apart, stand beside each other in
 // a word of shared memory, so that one read serves them.
 #ifndef AICF_CUDA_TRANSPOSE_SHIFTED_CUH
@@ -235,7 +237,7 @@ shifted_body(const tiles &p)
     const T *x = static_cast<const T *>(p.x);
     T *out = static_cast<T *>(p.out);
     ptx::let_next_launch_begin();
-    tile_place place = place_of<S>(p, x, out, S::kLead);
+    tile_place place = place_of<S>(p, x, out, S::kLead, true);
     ask_early<T, S>(x, p.x_pitch, place);
     ptx::wait_for_launch_before();
     load_gangs(tile, x, p.x_pitch, place, p.low, p.high);

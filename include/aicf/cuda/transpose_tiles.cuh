@@ -247,15 +247,18 @@ struct tile_place {
 };
 
 // Of this block's tile, to whose first row and column x and out are moved; that is `before` rows
-// before the place that its number is for.
+// before the place that its number is for. Tiles follow each other along x's rows, or
+// along out's.
 template <typename S, typename T>
 __device__ inline tile_place
-place_of(const tiles &p, const T *&x, T *&out, unsigned before)
+place_of(const tiles &p, const T *&x, T *&out, unsigned before, bool out_first = false)
 {
-    uint32_t row = divide(blockIdx.x, p.tiles_across);
-    int64_t across = int64_t{blockIdx.x - row * p.tiles_across.divisor} * S::kAcross;
-    uint32_t slice = divide(row, p.tiles_along);
-    int64_t along = (row - slice * p.tiles_along.divisor) * p.step - before;
+    divider first = out_first ? p.tiles_along : p.tiles_across;
+    divider second = out_first ? p.tiles_across : p.tiles_along;
+    uint32_t line = divide(blockIdx.x, first), in_line = blockIdx.x - line * first.divisor;
+    uint32_t slice = divide(line, second), number = line - slice * second.divisor;
+    int64_t across = int64_t{out_first ? number : in_line} * S::kAcross;
+    int64_t along = int64_t{out_first ? in_line : number} * p.step - before;
     x += across + along * p.x_pitch;
     out += along + across * p.out_pitch;
     for (int i = 0; i < p.rank; i++) {
