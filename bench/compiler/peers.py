@@ -12,9 +12,8 @@ for so many seconds a network, which is told apart.
 A process for each network and batch makes its rows while the others make theirs, so that all
 compilers have all cores; then one row is timed at a time, and nobody else does anything. "made_s"
 is therefore of a busy machine. What torch measures to choose by is measured by one process at a
-time, each candidate for 20 ms where its default is 100, and beside what the others' first steps do:
-its choices may be noisier than those of a quiet machine. `--caches` keeps what was compiled for a
-later run.
+time, but beside what the others' first steps do: its choices may be noisier than those of a quiet
+machine. `--caches` keeps what was compiled for a later run.
 
 Compile times, to the end of the first step of training, are of processes of their own, with their
 caches empty and then as the first one left them; imports are not counted. Ours run alone, the
@@ -161,7 +160,7 @@ def rows_here(given: argparse.Namespace) -> None:
 
 
 def measure_alone(alone: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
-    """What torch times to choose by waits for its turn among all processes, and takes less."""
+    """What torch times to choose by waits for its turn among all processes."""
     if not find_torch():
         return
     from torch._inductor.runtime.benchmarking import benchmarker
@@ -170,7 +169,7 @@ def measure_alone(alone: Callable[[], contextlib.AbstractContextManager[None]]) 
 
     def benchmark_gpu(*args: Any, **kwargs: Any) -> Any:
         with alone():
-            return inner(*args, **kwargs | {"warmup": 5, "rep": 20})  # ms
+            return inner(*args, **kwargs)
 
     benchmarker.benchmark_gpu = benchmark_gpu
 

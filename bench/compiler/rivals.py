@@ -169,9 +169,15 @@ def torch_eager(scene: Scene) -> Rival:
 
 def torch_compiled(scene: Scene, mode: str) -> Rival:
     """Loss and gradients compiled; the optimizer is one fused kernel as it is. The batch and the
-    weights stay where they are, so that its own graphs need not copy them."""
+    weights stay where they are, so that its own graphs need not copy them. Candidates are compiled
+    by threads: what a pool of processes has compiled, torch 2.11 compiles again, one by one, as it
+    times it."""
     network = _Torch(scene)
     torch, options = network.torch, {} if mode == "default" else {"mode": mode}
+    if options:
+        import torch._inductor.config as inductor
+
+        inductor.compile_threads = 1  # of the pool; TORCHINDUCTOR_COMPILE_THREADS is of threads
     for tensor in (network.x, network.y, *network.weights.values()):
         torch._dynamo.mark_static_address(tensor)
     compiled = [torch.compile(f, dynamic=False, **options) for f in (network.loss, network.scores)]
