@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../libaicf/cuda/edges.h"
 #include "shim.h"
 
 enum { DETAILS = 512, CAPTURES = 16 };
@@ -280,17 +281,8 @@ tell(
     return 0;
 }
 
-/* In CUDA 12 the calls that know of edges have numbers; in the log none has. */
-#if CUDART_VERSION < 13000
-#define INFO cudaStreamGetCaptureInfo_v3
-#define UPDATE cudaStreamUpdateCaptureDependencies_v2
-#else
-#define INFO cudaStreamGetCaptureInfo
-#define UPDATE cudaStreamUpdateCaptureDependencies
-#endif
-
 cudaError_t
-INFO(
+CAPTURE_INFO(
     cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
     cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
     size_t *count)
@@ -323,7 +315,7 @@ follow(cudaStream_t stream, const cudaGraphNode_t *nodes, size_t count, unsigned
 }
 
 cudaError_t
-UPDATE(
+CAPTURE_UPDATE(
     cudaStream_t stream, cudaGraphNode_t *nodes, const cudaGraphEdgeData *edges, size_t count,
     unsigned flags)
 {

@@ -2,16 +2,8 @@
    follows. */
 #include "attempt.h"
 #include "device.h"
+#include "edges.h"
 #include "thread.h"
-
-/* In CUDA 12 the calls that know of edges have numbers. */
-#if CUDART_VERSION < 13000
-#define INFO cudaStreamGetCaptureInfo_v3
-#define UPDATE cudaStreamUpdateCaptureDependencies_v2
-#else
-#define INFO cudaStreamGetCaptureInfo
-#define UPDATE cudaStreamUpdateCaptureDependencies
-#endif
 
 /* What the next piece on a stream follows, in a capture of that number. */
 typedef struct place {
@@ -26,7 +18,8 @@ ask(cudaStream_t stream, place *p)
     enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     const cudaGraphEdgeData *edges; /* asked for, as else edges that are not plain are an error */
     *p = (place){0, NULL, 0};
-    cudaError_t error = INFO(stream, &captured, &p->capture, NULL, &p->nodes, &edges, &p->count);
+    cudaError_t error =
+        CAPTURE_INFO(stream, &captured, &p->capture, NULL, &p->nodes, &edges, &p->count);
     return error                                            ? error
            : captured == cudaStreamCaptureStatusActive      ? cudaSuccess
            : captured == cudaStreamCaptureStatusInvalidated ? cudaErrorStreamCaptureInvalidated
@@ -100,8 +93,8 @@ cuda_graph_after(
         whole.branches = !is_among(whole.node, nodes, (size_t)count);
     }
     if (error == cudaSuccess) {
-        error =
-            UPDATE(native(stream), nodes, NULL, (size_t)count, cudaStreamSetCaptureDependencies);
+        error = CAPTURE_UPDATE(
+            native(stream), nodes, NULL, (size_t)count, cudaStreamSetCaptureDependencies);
     }
     if (error == cudaSuccess && count && !early) {
         late.stream = native(stream);
@@ -150,7 +143,7 @@ order_begin_whole(cudaStream_t stream)
     if (p.capture != whole.capture || is_among(whole.node, p.nodes, p.count)) {
         return cudaSuccess;
     }
-    return UPDATE(stream, &whole.node, NULL, 1, cudaStreamAddCaptureDependencies);
+    return CAPTURE_UPDATE(stream, &whole.node, NULL, 1, cudaStreamAddCaptureDependencies);
 }
 
 void
