@@ -111,15 +111,23 @@ class Executable(ExecutorV2):
     def plan(self) -> Any:
         """Where everything lies in memory, for the sizes of `bound`; None before they are known,
         and while a param is missing."""
-        if self.last is not None:
-            program = self.last.program
-        elif self.made.sizes or not self.graph.symbols:
-            if any(v not in self._params for v in self.graph.params):
-                return None
-            program = self.program(**self.made.sizes)
-        else:
+        return getattr(self._shown_program, "plan", None)
+
+    @property
+    def over(self) -> Mapping[Any, Any]:
+        """What is written over another value in that plan, and which has the place."""
+        return getattr(self._shown_program, "over", {})
+
+    @property
+    def _shown_program(self) -> Any:
+        last = self.last
+        if last is not None:
+            return last.program
+        if not self.made.sizes and self.graph.symbols:
             return None
-        return getattr(program, "plan", None)
+        if any(v not in self._params for v in self.graph.params):
+            return None
+        return self.program(**self.made.sizes)
 
     @property
     def choices(self) -> list[tuple[Node, Choice | None]]:

@@ -376,6 +376,18 @@ except aicf_rt.CudaError as e:
 else:
     raise AssertionError
 assert shim.count(b"cudaStreamBeginCapture") == 0 and shim.last_error() == 0
+# What was taken for a capture that fails is given back.
+for call, error in (("cudaStreamBeginCapture", 900), ("cudaGraphInstantiate", 2)):
+    shim.reset()
+    before = shim.live()
+    shim.fails(call, error)
+    try:
+        aicf_rt.capture(calls)
+    except aicf_rt.CudaError:
+        pass
+    else:
+        raise AssertionError(call)
+    assert shim.count(b"cudaMallocAsync") == 1 and shim.live() == before, call
 """
     )
 

@@ -189,7 +189,7 @@ def facts_of(
         ops=tuple(_ops(graph, times, choices, chosen_by)),
         passes=tuple(_passed(r) for r in executable.records),
         choices=tuple(choices),
-        arena=_arena(executable.plan),
+        arena=_arena(executable.plan, executable.over),
         seconds=tuple(made.seconds.items()),
         is_kept=made.is_kept,
         timed=timed,
@@ -373,11 +373,23 @@ def _bare(lines: Sequence[str]) -> tuple[str, ...]:
 # ---- memory --------------------------------------------------------------------------------------
 
 
-def _arena(plan: Any) -> Arena | None:
+def _arena(plan: Any, over: Mapping[Any, Any]) -> Arena | None:
+    """Values that are written over one another are one buffer, with the names of all."""
     if plan is None or not plan.buffers:
         return None
+    names: dict[str, list[str]] = {}
+    for value, first in over.items():
+        names.setdefault(first.name, [first.name]).append(value.name)
     rects = [
-        Rect(b.id, b.lower, b.upper, plan.offsets[b.id], b.size, b.kind, place_of(b.loc))
+        Rect(
+            ", ".join(names.get(b.id, [b.id])),
+            b.lower,
+            b.upper,
+            plan.offsets[b.id],
+            b.size,
+            b.kind,
+            place_of(b.loc),
+        )
         for b in plan.buffers
         if b.size
     ]

@@ -79,7 +79,7 @@ class Program:
         self._pieces: list[Piece] | None = None
         self._changed: dict[Step, None] = {}  # whose calls have to be given something yet
         self._arena: Any = None
-        self._over: dict[Value, Value] = {}  # what lies there where another lay
+        self.over: dict[Value, Value] = {}  # what lies where another lay, whose place the plan has
         self.version = 0  # how often calls became others
 
     @property
@@ -112,7 +112,7 @@ class Program:
             wide = plan_of(self.graph, self.outside, apart=True)
             apart = wide.peak <= plan.peak + max(_LARGER, _PART * plan.peak)
             plan = wide if apart else plan
-        self._over = written_over(self.graph, self.outside, apart)
+        self.over = written_over(self.graph, self.outside, apart)
         return plan
 
     def _make_room(self, plan: Plan, sizes: dict[Node, int]) -> None:
@@ -136,7 +136,7 @@ class Program:
         for value in [v for n in self.graph.nodes for v in n.results if v not in self.outside]:
             self.tensors.pop(value, None)
         self._arena = None
-        self.plan, self._arena = plan, Arena(self.backend, self.graph, plan, self._over)
+        self.plan, self._arena = plan, Arena(self.backend, self.graph, plan, self.over)
         for node in self.graph.nodes:
             if node.is_view:
                 shown = next(node.reads)
