@@ -42,7 +42,7 @@ __launch_bounds__(S::kThreads, 1) warpgroups(
             ptx::registers_give<40>();
         }
         if (threadIdx.x == 0) {
-            gemm::produce<S, false, false>(shared, &a, &b, p, rank);
+            gemm::produce<S, false, false>(shared, &a, &b, nullptr, p, rank);
         }
         __syncwarp();
     } else {
