@@ -67,7 +67,7 @@ constexpr auto &kNarrow = kTiles<tile_shape<2, 64, 8, 1>>;
 constexpr auto &kSmall = kTiles<tile_shape<1, 64, 12, 1>>;
 // Few large tiles, or M <= 64 and few columns: two blocks each. Four, of 128 x 256, measured half
 // as fast: a machine of 132 processors has no room for 32 such clusters at once.
-constexpr auto &kPaired = kTiles<tile_shape<2, 128, 6, 1, 2>>;
+constexpr auto &kPaired = kTiles<tile_shape<2, 128, 5, 1, 2>>;
 constexpr auto &kHalved = kTiles<tile_shape<1, 64, 10, 1, 2>>;
 // M <= 16: b streams through 200 KB; and by two blocks a tile, where columns are few.
 constexpr auto &kFew = kTiles<tile_shape<1, 64, 20, 1, 1, 16>>;

@@ -37,11 +37,7 @@ struct tile_shape {
     static constexpr int kFringeBytes = kFringed_ ? kFringe * kRowBytes : 0; // a side's in a stage
     static constexpr int kFringeAt = kBAt + kStages * kBBytes;
     static constexpr int kOutAt = kFringeAt + kStages * 2 * kFringeBytes;
-    // A consumer that adds up what arrived stages its one panel where that lay.
-    static constexpr int kPartialAt =
-        kScatters ? kOutAt : kOutAt + kConsumers * kOutPanels * kPanelBytes;
-    static constexpr int kOfConsumer = kScatters ? kPartialBytes / kConsumers // between the panels
-                                                 : kOutPanels * kPanelBytes;
+    static constexpr int kPartialAt = kOutAt + kConsumers * kOutPanels * kPanelBytes;
     static constexpr int kBarrierAt = kPartialAt + (kSplit - 1) * kPartialBytes;
     static constexpr int kGatheredAt = kBarrierAt + stage_barriers<kStages>::kBytes;
     static constexpr int kShared = kGatheredAt + 8;
@@ -49,7 +45,6 @@ struct tile_shape {
     static_assert(kCols % kPanel == 0 && kPanels % kShare == 0, "whole panels, evenly loaded");
     static_assert(kShare == 1 || kSplit == 1, "a cluster has one purpose");
     static_assert(kABytes % kSwizzleBytes == 0, "stages start where the swizzle does");
-    static_assert(!kScatters || kOfConsumer >= kPanelBytes, "a panel fits what arrives");
     static_assert(kShared <= kMostShared, "more shared memory than a block can have");
 };
 
@@ -118,17 +113,15 @@ template <class S> struct shared_memory {
 
     __device__ uint32_t out(int consumer, int panel) const
     {
-        return base + S::kOutAt + consumer * S::kOfConsumer + panel % S::kOutPanels * kPanelBytes;
+        return base + S::kOutAt + (consumer * S::kOutPanels + panel % S::kOutPanels) * kPanelBytes;
     }
 
-    // This thread's sums from another block, the `place`-th: float4s, kPartialStride apart, each
-    // consumer's together.
-    static constexpr int kPartialStride = kWarpgroup * 16;
+    // This thread's sums from another block, the `place`-th: float4s, kPartialStride apart.
+    static constexpr int kPartialStride = S::kConsumers * kWarpgroup * 16;
     __device__ uint32_t partial(int place) const
     {
-        int thread = static_cast<int>(threadIdx.x) - kWarpgroup;
         return base + S::kPartialAt + place * S::kPartialBytes +
-               thread / kWarpgroup * (S::kPartialBytes / S::kConsumers) + thread % kWarpgroup * 16;
+               (static_cast<int>(threadIdx.x) - kWarpgroup) * 16;
     }
 
     __device__ stage_barriers<S::kStages> barriers() const
