@@ -137,18 +137,20 @@ struct maps {
     CUtensorMap a, b, out, bias;
 };
 
-// What the copy engine is told of the operands; `a_rows`: of a box, where k lies together.
+// What the copy engine is told of the operands; `a_rows`: of a box, where k lies together. Blocks
+// that split k are few tiles, whose bytes count: what the L2 fetches beside theirs is the next
+// tile's, which asks for it itself (H200, 64 rows: 4% slower, 256: 2%).
 inline aicf_status
 encode_maps(maps *m, const halves &p, const shape_of_tiles &s, int64_t count, int a_rows, bool f16)
 {
-    bool a_turned = !p.a_along_k, b_turned = !p.b_along_k;
+    bool a_turned = !p.a_along_k, b_turned = !p.b_along_k, pairs = s.split == 1;
     aicf_status status = encode_map(
         &m->a, operand(p.a, !a_turned, p.M, p.K, p.a_pitch, count, p.a_batch[0], f16),
-        a_turned ? kDepth : a_rows);
+        a_turned ? kDepth : a_rows, kLineBytes, pairs);
     if (!status.kind) {
         status = encode_map(
             &m->b, operand(p.b, b_turned, p.K, p.N, p.b_pitch, count, p.b_batch[0], f16),
-            b_turned ? kDepth : s.cols / s.share);
+            b_turned ? kDepth : s.cols / s.share, kLineBytes, pairs);
     }
     if (!status.kind) {
         status = encode_map(

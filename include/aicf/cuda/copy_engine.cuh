@@ -65,10 +65,11 @@ on_lines(const matrices &m)
 
 // A map of matrices that are moved in boxes of `lines` times `bytes`: 128, whose 16-byte chunks lie
 // swizzled in shared memory, chunk c of line l at chunk c ^ (l % 8); or 16, one after the other.
-// The L2 fetches 256 bytes at a time, or 128 where lines straddle its own (there 256 is a fifth
-// slower on an H200).
+// The L2 fetches 256 bytes at a time, or 128: where lines straddle its own (there 256 is a fifth
+// slower on an H200), and where not `pairs`, of lines.
 inline aicf_status
-encode_map(CUtensorMap *map, const matrices &m, int lines, int bytes = kLineBytes)
+encode_map(
+    CUtensorMap *map, const matrices &m, int lines, int bytes = kLineBytes, bool pairs = true)
 {
     static void *known = nullptr;
     auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(
@@ -91,7 +92,8 @@ encode_map(CUtensorMap *map, const matrices &m, int lines, int bytes = kLineByte
         map, m.type, 3, const_cast<void *>(m.data), sizes, pitches, box, every,
         CU_TENSOR_MAP_INTERLEAVE_NONE,
         bytes == kLineBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-        on_lines(m) ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        pairs && on_lines(m) ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                             : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return status_of(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
 }
