@@ -86,6 +86,12 @@ class Shim:
         wrong = [line for line in self.lines() if line.words["error"] != "0"]
         return [line.text for line in wrong if line.name.startswith("cuda")]
 
+    def played(self, graph: Any, *stream: Any) -> list[Line]:
+        """What a launch of it runs, node by node; nothing before that is in the log."""
+        self.reset()
+        graph.launch(*stream)
+        return [line for line in self.lines() if "node" in line.words]
+
     def set_device(self, device: int) -> None:
         """As the program that calls us would."""
         assert self._library.cudaSetDevice(device) == 0

@@ -75,10 +75,7 @@ class Program:
 
 def edges(graph):
     # Which nodes each node follows.
-    shim.reset()
-    graph.launch()
-    played = [line for line in shim.lines() if "node" in line.words]
-    found = [x.words["after"] for x in played]
+    found = [line.words["after"] for line in shim.played(graph)]
     assert len(found) == graph.nodes
     return [[int(n) for n in x.split(",")] if x != "-" else [] for x in found]
 
@@ -222,10 +219,7 @@ calls = [
 ]
 
 def early(branches):
-    graph = aicf_rt.capture(calls, branches=branches)
-    shim.reset()
-    graph.launch()
-    played = [line for line in shim.lines() if "node" in line.words]
+    played = shim.played(aicf_rt.capture(calls, branches=branches))
     return [(line.words["after"], line.words.get("early") == "1") for line in played]
 
 chain, forked = early(1), early(64)
@@ -315,11 +309,6 @@ def layer():
     tensors = [fake(*s, dtype="bf16") for s in ins]
     return lstm.bind(*tensors, None, None, *(fake(*s, dtype="bf16") for s in outs))
 
-def played(graph):
-    shim.reset()
-    graph.launch()
-    return [line for line in shim.lines() if "node" in line.words]
-
 def whole_of(lines):
     return [i for i, line in enumerate(lines) if "Cooperative" in line.name]
 
@@ -327,7 +316,7 @@ layers = [layer() for _ in range(5)]
 assert {call.kernel for call in layers} == {"persistent"}, layers
 for branches in (2, 3, 64):
     graph = aicf_rt.capture(layers, branches=branches)
-    lines, after = played(graph), edges(graph)
+    lines, after = shim.played(graph), edges(graph)
     sets = past(after)
     whole = whole_of(lines)
     assert len(whole) == 5, lines
