@@ -167,8 +167,9 @@ def test_integers_beyond_every_dtype(sign: int, bits: int, cache: bool, tmp_path
     for row, count, name in (("scale", 1, "factor"), ("gemm", 2, "alpha")):
         graph = Graph()
         x = graph.input("x", "f32[4, 4]")
+        number: dict[str, Any] = {name: big}
         with pytest.raises(IRError, match=rf"{row}: {name}: "):
-            graph.add(row, *[x] * count, **{name: big})
+            graph.add(row, *[x] * count, **number)
     run = aicf.compile(
         lambda x, a: aicf.ops.scale(x, factor=a), "f32[4]", "f32", backend=backend, cache=kept
     )
