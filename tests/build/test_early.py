@@ -24,10 +24,9 @@ NORMS, NORMS_BWD = ("layer_norm", "rms_norm"), ("layer_norm_bwd", "rms_norm_bwd"
 GRIDS = ("quantize", "dequantize")
 EARLY: dict[tuple[str, str], dict[str, str]] = {
     (REDUCE, "j.k.combine"): dict.fromkeys(REDUCTIONS, "combine"),
-    (REDUCE, "j.k.combine_outs"): dict.fromkeys(REDUCTIONS, "combine_outs"),
     (REDUCE, "size == 1 ? j.k.columns : j.k.column_packs"): dict.fromkeys(REDUCTIONS, "columns"),
     (REDUCE, "j.k.shifted"): dict.fromkeys(REDUCTIONS, "shifted"),
-    (REDUCE, "kernel"): dict.fromkeys(REDUCTIONS, "rows"),
+    (REDUCE, "size == 1 ? j.k.rows : j.k.row_packs"): dict.fromkeys(REDUCTIONS, "rows"),
     (MAPS, "kernel"): {
         "batch_norm": "normalise_(packs|elements|last)",
         "batch_norm_bwd": "gradient_(packs|elements|last)",

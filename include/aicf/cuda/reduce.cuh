@@ -51,7 +51,6 @@ struct kernels {
     void (*column_packs)(column_operands);
     shifted_kernel *shifted; // NULL of integers
     void (*combine)(partial_operands);
-    void (*combine_outs)(partial_operands);
 };
 
 // What one call is about: the launches' own arguments apart.
@@ -143,38 +142,12 @@ constexpr int kLine = 128; // bytes
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Both launches of splits divide a multiprocessor's memory alike, nearly all of it L1: else the
-// second one waits until it is idle and can be divided anew.
-inline aicf_status
-prefer_l1(void (*rows)(row_operands), void (*combine)(partial_operands))
-{
-    const void *both[] = {
-        reinterpret_cast<const void *>(rows), reinterpret_cast<const void *>(combine)};
-    cudaError_t error = cudaSuccess;
-    for (int i = 0; i < 2 && error == cudaSuccess; i++) {
-        error = cudaFuncSetAttribute(
-            both[i], cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxL1);
-    }
-    if (error != cudaSuccess) {
-        cudaGetLastError();
-    }
-    return status_of(error);
-}
-
-// Splits and outs of which warps alone combine the outs.
-constexpr int64_t kFewSplits = 64, kManyOuts = 64;
-
 // The outs of `splits` values each; of none, the identity's.
 inline aicf_status
 launch_combine(const job &j, int64_t splits)
 {
     partial_operands c = {j.workspace, j.to, splits, 1};
     c.to.partial = nullptr;
-    if (splits > 1 && splits <= kFewSplits && j.to.outs >= kManyOuts) {
-        int64_t blocks = ceil_div(j.to.outs, kOutsBlock / kWarp * kOutsOfWarp);
-        return aicf::launch_waiting(
-            j.k.combine_outs, static_cast<unsigned>(blocks), kOutsBlock, 0, j.stream, c);
-    }
     c.width = power_from(j.to.outs, splits > kWarp ? 8 : kWarp);
     int64_t want = ceil_div(splits, kUnroll) * c.width;
     int threads = power_to(want, 128, kMostThreads);
@@ -339,12 +312,9 @@ launch_rows(const job &j, int size, int64_t *splits)
     if (blocks > kMostBlocks) {
         return status_of(cudaErrorInvalidConfiguration);
     }
-    auto kernel = size == 1 ? j.k.rows : j.k.row_packs;
-    aicf_status status = *splits > 1 ? prefer_l1(kernel, j.k.combine) : aicf_ok();
-    return status.kind ? status
-                       : aicf::launch_waiting(
-                             kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
-                             0, j.stream, r);
+    return aicf::launch_waiting(
+        size == 1 ? j.k.rows : j.k.row_packs, static_cast<unsigned>(blocks),
+        static_cast<unsigned>(threads), 0, j.stream, r);
 }
 
 // Reduces over the dims of `axes`, a bit each. `workspace` holds the values of all splits.
@@ -381,68 +351,61 @@ launch(
 
 // The kernels of an op in its own namespace, and the table of them for a dtype. `Op` is a template
 // of aicf/cuda/reduce_ops.cuh. Integers are read one by one.
-#define AICF_REDUCE_KERNELS(Op)                                          \
-    template <typename T, int kSize>                                     \
-    __global__ void __launch_bounds__(reduce::kMostThreads)              \
-        rows(const __grid_constant__ reduce::row_operands p)             \
-    {                                                                    \
-        reduce::rows_body<Op<T>, kSize>(p);                              \
-    }                                                                    \
-    template <typename T, int kSize>                                     \
-    __global__ void __launch_bounds__(reduce::kMostThreads)              \
-        short_rows(const __grid_constant__ reduce::row_operands p)       \
-    {                                                                    \
-        reduce::short_rows_body<Op<T>, kSize>(p);                        \
-    }                                                                    \
-    template <typename T, int kSize>                                     \
-    __global__ void __launch_bounds__(reduce::kMostThreads)              \
-        columns(const __grid_constant__ reduce::column_operands p)       \
-    {                                                                    \
-        reduce::columns_body<Op<T>, kSize>(p);                           \
-    }                                                                    \
-    template <typename T>                                                \
-    __global__ void __launch_bounds__(reduce::kShiftedBlock)             \
-        shifted(const __grid_constant__ reduce::shifted_operands p)      \
-    {                                                                    \
-        reduce::shifted_body<Op<T>>(p);                                  \
-    }                                                                    \
-    template <typename T> reduce::shifted_kernel *shifted_of()           \
-    {                                                                    \
-        if constexpr (reduce::kIsFloat<T>) {                             \
-            return shifted<T>;                                           \
-        } else {                                                         \
-            return nullptr;                                              \
-        }                                                                \
-    }                                                                    \
-    template <typename T>                                                \
-    __global__ void __launch_bounds__(reduce::kMostThreads)              \
-        combine(const __grid_constant__ reduce::partial_operands p)      \
-    {                                                                    \
-        reduce::combine_body<Op<T>>(p);                                  \
-    }                                                                    \
-    template <typename T>                                                \
-    __global__ void __launch_bounds__(reduce::kOutsBlock)                \
-        combine_outs(const __grid_constant__ reduce::partial_operands p) \
-    {                                                                    \
-        reduce::combine_outs_body<Op<T>>(p);                             \
-    }                                                                    \
-    template <typename T> reduce::kernels kernels_of()                   \
-    {                                                                    \
-        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1;    \
-        return {                                                         \
-            sizeof(T),                                                   \
-            sizeof(typename Op<T>::value),                               \
-            kSize,                                                       \
-            Op<T>::kOrdered,                                             \
-            rows<T, 1>,                                                  \
-            rows<T, kSize>,                                              \
-            short_rows<T, 1>,                                            \
-            short_rows<T, kSize>,                                        \
-            columns<T, 1>,                                               \
-            columns<T, kSize>,                                           \
-            shifted_of<T>(),                                             \
-            combine<T>,                                                  \
-            combine_outs<T>};                                            \
+#define AICF_REDUCE_KERNELS(Op)                                       \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        rows(const __grid_constant__ reduce::row_operands p)          \
+    {                                                                 \
+        reduce::rows_body<Op<T>, kSize>(p);                           \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        short_rows(const __grid_constant__ reduce::row_operands p)    \
+    {                                                                 \
+        reduce::short_rows_body<Op<T>, kSize>(p);                     \
+    }                                                                 \
+    template <typename T, int kSize>                                  \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        columns(const __grid_constant__ reduce::column_operands p)    \
+    {                                                                 \
+        reduce::columns_body<Op<T>, kSize>(p);                        \
+    }                                                                 \
+    template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kShiftedBlock)          \
+        shifted(const __grid_constant__ reduce::shifted_operands p)   \
+    {                                                                 \
+        reduce::shifted_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::shifted_kernel *shifted_of()        \
+    {                                                                 \
+        if constexpr (reduce::kIsFloat<T>) {                          \
+            return shifted<T>;                                        \
+        } else {                                                      \
+            return nullptr;                                           \
+        }                                                             \
+    }                                                                 \
+    template <typename T>                                             \
+    __global__ void __launch_bounds__(reduce::kMostThreads)           \
+        combine(const __grid_constant__ reduce::partial_operands p)   \
+    {                                                                 \
+        reduce::combine_body<Op<T>>(p);                               \
+    }                                                                 \
+    template <typename T> reduce::kernels kernels_of()                \
+    {                                                                 \
+        constexpr int kSize = reduce::kIsFloat<T> ? kPackSize<T> : 1; \
+        return {                                                      \
+            sizeof(T),                                                \
+            sizeof(typename Op<T>::value),                            \
+            kSize,                                                    \
+            Op<T>::kOrdered,                                          \
+            rows<T, 1>,                                               \
+            rows<T, kSize>,                                           \
+            short_rows<T, 1>,                                         \
+            short_rows<T, kSize>,                                     \
+            columns<T, 1>,                                            \
+            columns<T, kSize>,                                        \
+            shifted_of<T>(),                                          \
+            combine<T>};                                              \
     }
 
 #endif

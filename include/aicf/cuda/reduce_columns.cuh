@@ -239,7 +239,7 @@ __device__ inline void
 columns_body(const column_operands &p)
 {
     using T = typename Op::element;
-    let_next_begin(p.to);
+    ptx::let_next_launch_begin();
     int height = static_cast<int>(blockDim.x) / p.width;
     int column = static_cast<int>(threadIdx.x) % p.width;
     int row = static_cast<int>(threadIdx.x) / p.width;
@@ -248,9 +248,7 @@ columns_body(const column_operands &p)
     int64_t begin = split * p.split.share + row;
     int64_t end = (split + 1) * p.split.share < p.length ? (split + 1) * p.split.share : p.length;
 
-    if (!p.to.partial) {
-        ask_column<T>(p, mine, begin, end, height);
-    }
+    ask_column<T>(p, mine, begin, end, height);
     if constexpr (kLeads<Op> && kSize > 1) {
         uint64_t v[kSize] = {};
         ptx::wait_for_launch_before();
@@ -260,7 +258,6 @@ columns_body(const column_operands &p)
                 lead_column<Op, kSize>(x, offsets, begin, end, height, row, v);
             });
         }
-        ptx::let_next_launch_begin();
         lead_end<Op, kSize>(v, p.width, base, p.units, split, begin - row, p.to);
     } else {
         typename Op::value v[kSize];
@@ -275,7 +272,6 @@ columns_body(const column_operands &p)
                 take_column<Op, kSize>(x, offsets, begin, end, height, mine * kSize, p.to, v);
             });
         }
-        ptx::let_next_launch_begin();
         columns_end<Op, kSize>(v, p.width, base, p.units, split, p.to);
     }
 }
@@ -419,40 +415,6 @@ combine_body(const partial_operands &p)
         }
     }
     columns_end<Op, 1>(v, p.width, base, p.to.outs, 0, p.to);
-}
-
-// The same of few splits and many outs: a warp has kOutsOfWarp of them side by side. Small blocks,
-// which have room beside those of the first stage.
-constexpr int kOutsOfWarp = 8, kOutsBlock = 128;
-
-template <typename Op>
-__device__ inline void
-combine_outs_body(const partial_operands &p)
-{
-    using value = typename Op::value;
-    constexpr int kTurns = kWarp / kOutsOfWarp;
-    int lane = static_cast<int>(threadIdx.x) % kWarp;
-    int64_t warp = (blockIdx.x * int64_t{kOutsBlock} + threadIdx.x) / kWarp;
-    int64_t o = warp * kOutsOfWarp + lane % kOutsOfWarp;
-    const value *partial = static_cast<const value *>(p.partial) + o;
-
-    ptx::let_next_launch_begin();
-    ptx::wait_for_launch_before();
-
-    value v = Op::identity();
-    if (o < p.to.outs) {
-#pragma unroll 8
-        for (int i = lane / kOutsOfWarp; i < static_cast<int>(p.splits); i += kTurns) {
-            v = Op::combine(v, partial[i * p.to.outs]);
-        }
-    }
-#pragma unroll
-    for (int distance = kOutsOfWarp; distance < kWarp; distance *= 2) {
-        v = Op::combine(v, shuffle_xor(v, distance));
-    }
-    if (lane < kOutsOfWarp && o < p.to.outs) {
-        p.to.store<Op>(0, o, v);
-    }
 }
 
 } // namespace aicf::reduce

@@ -53,14 +53,14 @@ struct destination {
     }
 };
 
-// At the head of a kernel, which lets the next launch begin again where its loads are done. Blocks
-// of splits are one wave, and so are those of the next call: let in before the first ones end, they
+// Lets the next launch begin: at the head of a kernel, or, of splits, when their loads are done.
+// Those are one wave, as those of the next call are, and that one let in before the first ones end
 // would be more on some multiprocessors than on others. Nor do they ask for anything early, which
-// would only keep the loads of those before them waiting.
+// would only keep the loads of those before them waiting. Once a kernel.
 __device__ inline void
-let_next_begin(const destination &to)
+let_next_begin(const destination &to, bool at_head)
 {
-    if (!to.partial) {
+    if (at_head != (to.partial != nullptr)) {
         ptx::let_next_launch_begin();
     }
 }
@@ -317,7 +317,7 @@ rows_body(const row_operands &p)
 {
     using T = typename Op::element;
     __shared__ typename Op::value room[kWarp];
-    let_next_begin(p.to);
+    let_next_begin(p.to, true);
     int threads = static_cast<int>(blockDim.x), teams = threads / p.team;
     int64_t job = blockIdx.x * int64_t{teams} + static_cast<int>(threadIdx.x) / p.team;
     int rank = static_cast<int>(threadIdx.x) % p.team;
@@ -352,7 +352,7 @@ rows_body(const row_operands &p)
         });
     }
 
-    ptx::let_next_launch_begin();
+    let_next_begin(p.to, false);
     if constexpr (kLeads<Op>) {
         v = p.team > kWarp ? block_best<Op>(v, threads, room) : Op::best(v);
     } else {
