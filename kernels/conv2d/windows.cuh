@@ -87,9 +87,12 @@ produce(
     }
 }
 
+// Blocks a multiprocessor: of most shapes one fills it.
+template <class S> constexpr int kResident = 1;
+
 template <class S, bool kBackwards, typename T>
 __global__ void
-__launch_bounds__(S::kThreads, 1) warpgroups(
+__launch_bounds__(S::kThreads, kResident<S>) warpgroups(
     const __grid_constant__ CUtensorMap field, const __grid_constant__ CUtensorMap factor,
     const __grid_constant__ CUtensorMap out, const __grid_constant__ gemm::plan p,
     const __grid_constant__ windows w)
@@ -134,6 +137,9 @@ using square = gemm::tile_shape<2, 128, 6, 2>;
 using low = gemm::tile_shape<1, 128, 8, 2>;
 using narrow = gemm::tile_shape<2, 64, 8, 1>;
 using small = gemm::tile_shape<1, 64, 12, 1>;
+// For windows and outputs of 64 channels, that are bound by bytes: while blocks end, others begin.
+using streamed = gemm::tile_shape<1, 64, 4, 1>;
+template <> constexpr int kResident<streamed> = 3;
 
 template <typename T> constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <>
@@ -216,13 +222,14 @@ launch_windows(const aicf_conv &c, int processors, aicf_stream stream)
     if (status.kind) {
         return status;
     }
+    int blocks = std::min(p.tiles, processors * kResident<S>);
     return launch_clusters(
-        warpgroups<S, kBackwards, T>, static_cast<unsigned>(std::min(p.tiles, processors)),
-        S::kThreads, S::kShared, 1, stream, field, factor, out, p, w);
+        warpgroups<S, kBackwards, T>, static_cast<unsigned>(blocks), S::kThreads, S::kShared, 1,
+        stream, field, factor, out, p, w);
 }
 
 // Clocks of a shape: waves of tiles over the processors, each its slabs and a fixed part. A slab's
-// are those of gemm.
+// are those of gemm; narrow tiles' are more here (512-512/7 k3 on an H200: 20.4 us, low ones 17.0).
 template <class S>
 int64_t
 clocks(const aicf_conv &c, int processors, int slab_clocks)
@@ -244,10 +251,13 @@ launch_fitting(const aicf_conv &c, aicf_stream stream)
     if (status.kind) {
         return status;
     }
+    if (aicf_conv_depth(&c) == kDepth && c.m <= streamed::kCols) {
+        return launch_windows<streamed, kBackwards, T>(c, processors, stream);
+    }
     int64_t for_wide = clocks<wide>(c, processors, 1060);
     int64_t for_square = clocks<square>(c, processors, 545);
     int64_t for_low = clocks<low>(c, processors, 400);
-    int64_t for_narrow = clocks<narrow>(c, processors, 390);
+    int64_t for_narrow = clocks<narrow>(c, processors, 480);
     int64_t for_small = clocks<small>(c, processors, 330);
     int64_t best = std::min({for_wide, for_square, for_low, for_narrow, for_small});
     return best == for_wide     ? launch_windows<wide, kBackwards, T>(c, processors, stream)
