@@ -68,13 +68,16 @@ def product(
 
 
 def of_networks() -> Iterator[Case]:
-    """A layer forward, and the gradients of its weights and, but in the first one, its inputs."""
+    """A layer forward, and the gradients of its weights and, but in the first one, its inputs; the
+    largest batch by weights of a row an output too."""
     for batch in BATCHES:
         for fan_in, fan_out in LAYERS:
             yield product(F32, batch, fan_out, fan_in, act="relu", mark=F32_MARK)
             yield product(F32, fan_in, fan_out, batch, "cr", mark=F32_MARK)
         fan_in, fan_out = LAYERS[-1]
         yield product(F32, batch, fan_in, fan_out, "rc", mark=F32_MARK)
+    for fan_in, fan_out in LAYERS:
+        yield product(F32, BATCHES[-1], fan_out, fan_in, "rc", act="relu", mark=F32_MARK)
 
 
 def cases() -> Iterator[Case]:

@@ -10,10 +10,8 @@
 namespace aicf::gemm {
 
 // An operand's slab of kTile (m or n) by kDepth (k), and what one of kBlock threads copies of it:
-// the same place in every kStride-th line. kDealt: of 32 lines along k, which are columns, line
-// 8 x + y has place 4 y + x, so that lane x of 4, which reads every fourth, has eight neighbours.
-template <int kTile, int kDepth, bool kAlongK, int kVector, int kBlock, bool kDealt = false>
-struct lines {
+// the same place in every kStride-th line.
+template <int kTile, int kDepth, bool kAlongK, int kVector, int kBlock> struct lines {
     static constexpr int kLength = kAlongK ? kDepth : kTile, kCount = kAlongK ? kTile : kDepth;
     // Of lines along k, eight neighbours lie in all banks.
     static constexpr int kPitch = kAlongK ? kDepth + kQuad : kTile;
@@ -23,7 +21,6 @@ struct lines {
     static constexpr int kCopies = kCount / kStride;
     static constexpr uint32_t kNext = kStride * kPitch * 4; // in the slab
     static_assert(kStride * kAcross == kBlock && kCopies * kStride == kCount, "whole");
-    static_assert(!kDealt || !kAlongK || kStride % 32 == 0, "a thread's lines have the same place");
 
     const float *from; // of the thread's first copy in the next slab
     int64_t step;      // to its next one
@@ -39,8 +36,7 @@ struct lines {
         from = data + along + (kAlongK ? k + (x + line) * pitch : x + (k + line) * pitch);
         step = kStride * pitch;
         slab_step = kAlongK ? kDepth : kDepth * pitch;
-        int place = kDealt && kAlongK ? line / 32 * 32 + line % 8 * 4 + line / 8 % 4 : line;
-        to = static_cast<uint32_t>(place * kPitch + along) * 4;
+        to = static_cast<uint32_t>(line * kPitch + along) * 4;
     }
 
     template <typename... Bytes>

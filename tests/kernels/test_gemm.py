@@ -180,11 +180,11 @@ def test_layouts(device: str, sizes: tuple[int, int, int], dtype: str) -> None:
         check(a, b, dtype, what=f"{first} {second}")
 
 
-# Large tiles, some cut; halves of them, on 16 bytes and off; few rows, and few tiles, whose k is in
-# parts, the last one shorter: 16, 14, 12, 3.
+# On an H200, tiles of 128 x 128 by 128 threads, by 256, and of 64 x 64, some cut; few rows; and few
+# tiles, whose k is in parts, the last one shorter: 16, 14, 10 of 64 x 64, 5 of 64 x 128, 3 of each.
 F32_SIZES = [
-    (1500, 1541, 147), (4000, 508, 44), (13, 1030, 2048), (16, 300, 1935), (300, 260, 1536),
-    (70, 72, 390),
+    (4100, 1030, 50), (4000, 508, 44), (1500, 1541, 147), (130, 4100, 77), (13, 1030, 2048),
+    (16, 300, 1935), (300, 260, 1536), (784, 510, 2000), (1040, 1000, 2000), (70, 72, 390),
 ]  # fmt: skip
 # Clusters of 8, 4, 2 and 1, tiles of each size, whole and cut, parts of k without any.
 SPLIT_SIZES = [
@@ -221,12 +221,8 @@ def test_split_of_all_layouts(first: str, second: str) -> None:
         check(a, b, "f32", kernel="split", what=f"{first} {second}")
 
 
-@pytest.mark.gpu
-@pytest.mark.promise("KERNELS-gemm-split")
-@pytest.mark.parametrize("sizes", [(40, 136, 72), (33, 50, 515), (300, 260, 30)], ids=str)
-def test_epilogues_of_split(sizes: tuple[int, int, int]) -> None:
+def check_epilogues(sizes: tuple[int, int, int], kernel: str) -> None:
     """The out may be c, at any address and pitch."""
-    has_split()
     m, n, k = sizes
     a, b = random((m, k), "f32", "cuda", seed=1), random((k, n), "f32", "cuda", seed=2)
     bias = random((n,), "f32", "cuda", seed=3)
@@ -234,11 +230,27 @@ def test_epilogues_of_split(sizes: tuple[int, int, int]) -> None:
         layout = ("dense", "pitched", "odd")[i]
         c = random((m, n), "f32", "cuda", layout, seed=4)
         out = empty((m, n), "f32", "cuda", layout).fill_(math.nan)
-        more: dict[str, Any] = {"alpha": -1.5, "act": act, "kernel": "split"}
+        more: dict[str, Any] = {"alpha": -1.5, "act": act, "kernel": kernel}
         check(a, b, "f32", out=out, **more)
         check(a, b, "f32", bias=bias, c=c, beta=0.5, out=out, **more)
         call("gemm", "f32", a, b, bias, c, c, beta=0.5, **more)
         assert torch.equal(out, c)
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-split")
+@pytest.mark.parametrize("sizes", [(40, 136, 72), (33, 50, 515), (300, 260, 30)], ids=str)
+def test_epilogues_of_split(sizes: tuple[int, int, int]) -> None:
+    has_split()
+    check_epilogues(sizes, "split")
+
+
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-gemm-f32")
+@pytest.mark.parametrize("sizes", F32_SIZES, ids=str)
+def test_epilogues_of_f32(sizes: tuple[int, int, int]) -> None:
+    """Of tiles that stick out, whose slabs start earlier: each element is finished once."""
+    check_epilogues(sizes, "fma")
 
 
 @pytest.mark.gpu
