@@ -29,11 +29,16 @@ template <typename T> struct passing {
     T edge = T(), edge_before = T();
     int times = 0;
 
-    __device__
-    passing(const operands<T> &operands, const steady::plan &plan, steady::mail<rows::add> &room)
-        : p(operands), s(plan), more(room), mine(operands.x, plan)
+    __device__ passing(
+        const operands<T> &operands, const steady::plan &plan, const steady::spell &of,
+        steady::mail<rows::add> &room)
+        : p(operands), s(plan), more(room), mine(operands.x, plan, of)
     {
         more.begin();
+    }
+
+    __device__ void feed() const
+    {
     }
 
     __device__ void fetch(int i, char *stage, uint64_t *full) const
@@ -43,16 +48,16 @@ template <typename T> struct passing {
 
     __device__ void prepare()
     {
-        bool even = weighed(p, p.x + mine.row(0, s) * p.shape.n); // then all at once
+        bool even = weighed(p, p.x + mine.row(0) * p.shape.n); // then all at once
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
-            if (even && mine.at.has(k)) {
+            if (even && mine.has(k)) {
                 of[k].load(p, mine.at.first + k * mine.at.step);
             }
         }
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
-            if (!even && mine.at.has(k)) {
+            if (!even && mine.has(k)) {
                 of[k].load_anywhere(p, mine.at.first + k * mine.at.step);
             }
         }
@@ -65,7 +70,7 @@ template <typename T> struct passing {
     // As it lies in memory: else a step would wait for it.
     __device__ void look(int i)
     {
-        const T *x = p.x + mine.row(i, s) * p.shape.n;
+        const T *x = p.x + mine.row(i) * p.shape.n;
         if (kCentred) {
             coming = AICF_OP::look(x, p.shape.n);
         }
@@ -95,14 +100,15 @@ template <typename T> struct passing {
             chains[0][chain] += kCentred ? d : 0.0f;
             chains[1][chain] = fmaf(d, d, chains[1][chain]);
         };
-        words next = mine.pack(stage, 0);
+        uint32_t first = mine.in(stage);
+        words next = mine.pack(first, 0);
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
             words now = next;
             if (k + 1 < form::kPacks) {
-                next = mine.pack(stage, k + 1);
+                next = mine.pack(first, k + 1);
             }
-            if (mine.at.has(k)) {
+            if (mine.has(k)) {
                 float x[kPackSize<T>];
                 unpack(now, x, T{});
 #pragma unroll
@@ -130,14 +136,15 @@ template <typename T> struct passing {
 
     template <bool kNear> __device__ void write_packs(const terms &t, const char *stage, T *out)
     {
-        words next = mine.pack(stage, 0);
+        uint32_t first = mine.in(stage);
+        words next = mine.pack(first, 0);
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
             words now = next;
             if (k + 1 < form::kPacks) {
-                next = mine.pack(stage, k + 1);
+                next = mine.pack(first, k + 1);
             }
-            if (mine.at.has(k)) {
+            if (mine.has(k)) {
                 float x[kPackSize<T>], y[kPackSize<T>];
                 unpack(now, x, T{});
                 normalise<kNear>(t, x, y);
@@ -168,7 +175,7 @@ template <typename T> struct passing {
             t.template settle<T>(sum[0], p.share, p.eps);
         }
 
-        T *out = p.out + mine.row(i, s) * p.shape.n;
+        T *out = p.out + mine.row(i) * p.shape.n;
         if (t.template is_near_zero<T>()) {
             write_packs<true>(t, stage, out);
         } else {
@@ -181,7 +188,7 @@ template <typename T> struct passing {
             out[mine.at.edge] = of_f32<T>(y[0]);
         }
         if (threadIdx.x == 0 && mine.part() == 0) {
-            t.save(p, mine.row(i, s));
+            t.save(p, mine.row(i));
         }
     }
 };
@@ -192,13 +199,15 @@ __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, con
 {
     extern __shared__ __align__(kPackBytes) char stages[];
     __shared__ steady::mail<rows::add> room, more;
+    steady::progress at;
+    steady::spell of = steady::dealt(s).of; // the only one
     ptx::let_next_launch_begin();
     if (threadIdx.x == 0) {
-        steady::place<T>::ask_early(p.x, s);
+        steady::place<T>(p.x, s, of).ask_early(p.x, s);
     }
     ptx::wait_for_launch_before();
-    passing<T> work(p, s, more);
-    steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
+    passing<T> work(p, s, of, more);
+    steady::over_rows(work, of.count, s, stages, room, at);
 }
 
 // ---- rows in registers --------------------------------------------------------------------------

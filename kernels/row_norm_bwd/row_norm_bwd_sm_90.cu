@@ -20,9 +20,31 @@ template <typename T> struct edge_of_rows {
     T gy[2], x[2];
 };
 
+// Where the mean is so few standard deviations from 0 that x * rstd - mean * rstd is as good as
+// (x - mean) * rstd: an operation less.
+constexpr float kFewDeviations = 8.0f;
+
+__device__ inline bool
+is_near_zero(const row_terms &t)
+{
+    return !kCentred || fabsf(t.mean) * t.rstd <= kFewDeviations;
+}
+
+// kNear: is_near_zero(t).
+template <bool kNear>
+__device__ inline float
+deviations(const row_terms &t, float x)
+{
+    if (!kCentred) {
+        return x * t.rstd;
+    }
+    return kNear ? fmaf(x, t.rstd, -t.mean * t.rstd) : (x - t.mean) * t.rstd;
+}
+
 template <typename T> struct passing {
     using combine = rows::add;
     static constexpr int kTensors = form::kTensors;
+    using feed_of_rows = typename steady::place<T>::template feed<kTensors>;
 
     const operands<T> &p;
     const steady::plan &s;
@@ -31,18 +53,26 @@ template <typename T> struct passing {
     words weight[form::kPacks];
     float gw[form::kPacks][kPackSize<T>], gb[form::kPacks][kPackSize<T>];
     edge_of_rows<T> &edge;
+    feed_of_rows &rows_next;
     row_terms now, before, coming;
     T gy_coming = T(), x_coming = T();
 
-    __device__ passing(const operands<T> &operands, const steady::plan &plan, edge_of_rows<T> &room)
-        : p(operands), s(plan), mine(operands.x, plan), share(1.0f / static_cast<float>(p.N)),
-          edge(room)
+    __device__ passing(
+        const operands<T> &operands, const steady::plan &plan, const steady::spell &of,
+        edge_of_rows<T> &room, feed_of_rows &next_rows)
+        : p(operands), s(plan), mine(operands.x, plan, of), share(1.0f / static_cast<float>(p.N)),
+          edge(room), rows_next(next_rows)
     {
     }
 
-    __device__ void fetch(int i, char *stage, uint64_t *full) const
+    __device__ void feed() const
     {
-        mine.template fetch<2>({p.gy, p.x}, s, i, stage, full);
+        rows_next = mine.template feed_of<kTensors>({p.gy, p.x}, s);
+    }
+
+    __device__ void fetch(int, const char *stage, uint64_t *full) const
+    {
+        mine.fetch(rows_next, s, stage, full);
     }
 
     __device__ void prepare()
@@ -56,7 +86,7 @@ template <typename T> struct passing {
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
             weight[k] = repack(one, T{});
-            if (w && mine.at.has(k)) {
+            if (w && mine.has(k)) {
                 weight[k] = coefficients::load(w + mine.at.first + k * mine.at.step, w, w + p.N);
             }
 #pragma unroll
@@ -72,7 +102,7 @@ template <typename T> struct passing {
 
     __device__ void look(int i)
     {
-        int64_t row = mine.row(i, s);
+        int64_t row = mine.row(i);
         coming.mean = kCentred ? p.mean[row] : 0.0f;
         coming.rstd = p.rstd[row];
         gy_coming = rows::edge_of(p.gy + row * p.N, mine.at);
@@ -92,10 +122,11 @@ template <typename T> struct passing {
     }
 
     __device__ void
-    unpack_both(const char *stage, int k, float (&gy)[kPackSize<T>], float (&x)[kPackSize<T>]) const
+    unpack_both(uint32_t first, int k, float (&gy)[kPackSize<T>], float (&x)[kPackSize<T>]) const
     {
-        unpack(mine.pack(stage, k), gy, T{});
-        unpack(mine.pack(stage + s.room, k), x, T{});
+        words of_gy = mine.pack(first, k), of_x = mine.pack(first + s.room, k);
+        unpack(of_gy, gy, T{});
+        unpack(of_x, x, T{});
     }
 
     __device__ void weights_of(int k, float (&w)[kPackSize<T>])
@@ -106,97 +137,124 @@ template <typename T> struct passing {
         unpack(weight[k], w, T{});
     }
 
-    __device__ void add_up(const char *stage, float (&sum)[1][2])
+    template <bool kNear>
+    __device__ void add_packs(const row_terms &t, uint32_t first, float (&sum)[2])
     {
-        sum[0][0] = sum[0][1] = 0.0f;
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
-            if (mine.at.has(k)) {
-                float gy[kPackSize<T>], x[kPackSize<T>];
-                float w[kPackSize<T>];
-                unpack_both(stage, k, gy, x);
+            if (mine.has(k)) {
+                float gy[kPackSize<T>], x[kPackSize<T>], w[kPackSize<T>];
+                unpack_both(first, k, gy, x);
                 weights_of(k, w);
 #pragma unroll
                 for (int i = 0; i < kPackSize<T>; i++) {
-                    float q = gy[i] * w[i], h = (x[i] - now.mean) * now.rstd;
-                    sum[0][0] += q;
-                    sum[0][1] = fmaf(q, h, sum[0][1]);
+                    float q = gy[i] * w[i];
+                    sum[0] += q;
+                    sum[1] = fmaf(q, deviations<kNear>(t, x[i]), sum[1]);
                 }
             }
         }
+    }
+
+    __device__ void add_up(const char *stage, float (&sum)[1][2])
+    {
+        row_terms t = now;
+        sum[0][0] = sum[0][1] = 0.0f;
+        if (is_near_zero(t)) {
+            add_packs<true>(t, mine.in(stage), sum[0]);
+        } else {
+            add_packs<false>(t, mine.in(stage), sum[0]);
+        }
         if (mine.at.edge >= 0) {
             float gy[1] = {to_f32(edge.gy[0])}, x[1] = {to_f32(edge.x[0])};
-            AICF_OP::add_up(now, edge.column, gy, x, sum[0]);
+            AICF_OP::add_up(t, edge.column, gy, x, sum[0]);
         }
         rows::reduce_lanes(sum, rows::kWarp, combine{});
+    }
+
+    template <bool kNear> __device__ void finish_packs(const row_terms &t, uint32_t first, T *gx)
+    {
+#pragma unroll
+        for (int k = 0; k < form::kPacks; k++) {
+            if (mine.has(k)) {
+                float gy[kPackSize<T>], x[kPackSize<T>], w[kPackSize<T>], v[kPackSize<T>];
+                unpack_both(first, k, gy, x);
+                weights_of(k, w);
+#pragma unroll
+                for (int i = 0; i < kPackSize<T>; i++) {
+                    float q = gy[i] * w[i], h = deviations<kNear>(t, x[i]);
+                    gw[k][i] = fmaf(gy[i], h, gw[k][i]);
+                    gb[k][i] += gy[i];
+                    v[i] = fmaf(h, t.second, fmaf(q, t.rstd, t.first));
+                }
+                if (gx) {
+                    rows::store_values(gx + k * mine.at.step, true, v);
+                }
+            }
+        }
     }
 
     __device__ void finish(int i, const char *stage, const float (&sum)[1][2])
     {
         row_terms t = s.parts > 1 ? before : now;
-        T *gx = p.gx + mine.row(i, s) * p.N;
+        T *gx = p.gx ? p.gx + mine.row(i) * p.N : nullptr, *packs = gx ? gx + mine.at.first : gx;
         t.first = kCentred ? -t.rstd * (sum[0][0] * share) : 0.0f;
         t.second = -t.rstd * (sum[0][1] * share);
-#pragma unroll
-        for (int k = 0; k < form::kPacks; k++) {
-            if (mine.at.has(k)) {
-                float gy[kPackSize<T>], x[kPackSize<T>], v[kPackSize<T>];
-                float w[kPackSize<T>];
-                unpack_both(stage, k, gy, x);
-                weights_of(k, w);
-#pragma unroll
-                for (int i = 0; i < kPackSize<T>; i++) {
-                    float q = gy[i] * w[i], h = (x[i] - t.mean) * t.rstd;
-                    gw[k][i] = fmaf(gy[i], h, gw[k][i]);
-                    gb[k][i] += gy[i];
-                    v[i] = fmaf(h, t.second, fmaf(q, t.rstd, t.first));
-                }
-                if (p.gx) {
-                    rows::store_values(gx + mine.at.first + k * mine.at.step, true, v);
-                }
-            }
+        if (is_near_zero(t)) {
+            finish_packs<true>(t, mine.in(stage), packs);
+        } else {
+            finish_packs<false>(t, mine.in(stage), packs);
         }
         if (mine.at.edge >= 0) {
             int lag = s.parts > 1 ? 1 : 0;
             float gy[1] = {to_f32(edge.gy[lag])}, x[1] = {to_f32(edge.x[lag])}, v[1];
             AICF_OP::finish(t, edge.column, gy, x, v);
-            if (p.gx) {
+            if (gx) {
                 gx[mine.at.edge] = of_f32<T>(v[0]);
             }
         }
     }
 
-    template <int kCount>
-    __device__ void
-    save_columns(const float (&of_gw)[kCount], const float (&of_gb)[kCount], int column) const
+    // kAdds: to what is there of an earlier spell.
+    template <bool kAdds, int kCount>
+    __device__ void save_kind(const float (&sum)[kCount], float *to) const
     {
-        float *to = p.partial + mine.team() * kKinds * p.N + column, *beside = to + p.N;
-        if (kCount > 1 && (p.N | column) % 4 == 0) {
-            store_sums(to, of_gw);
-            if (kCentred) {
-                store_sums(beside, of_gb);
-            }
+        float all[kCount];
+#pragma unroll
+        for (int i = 0; i < kCount; i++) {
+            all[i] = kAdds ? sum[i] + __ldcg(to + i) : sum[i];
+        }
+        if (kCount > 1 && reinterpret_cast<uintptr_t>(to) % kPackBytes == 0) {
+            store_sums(to, all);
             return;
         }
 #pragma unroll
         for (int i = 0; i < kCount; i++) {
-            to[i] = of_gw[i];
-            if (kCentred) {
-                beside[i] = of_gb[i];
-            }
+            to[i] = all[i];
         }
     }
 
-    __device__ void save() const
+    template <bool kAdds, int kCount>
+    __device__ void
+    save_columns(const float (&of_gw)[kCount], const float (&of_gb)[kCount], int column) const
+    {
+        float *to = p.partial + mine.team() * kKinds * p.N + column;
+        save_kind<kAdds>(of_gw, to);
+        if (kCentred) {
+            save_kind<kAdds>(of_gb, to + p.N);
+        }
+    }
+
+    template <bool kAdds> __device__ void save() const
     {
 #pragma unroll
         for (int k = 0; k < form::kPacks; k++) {
-            if (mine.at.has(k)) {
-                save_columns(gw[k], gb[k], mine.at.first + k * mine.at.step);
+            if (mine.has(k)) {
+                save_columns<kAdds>(gw[k], gb[k], mine.at.first + k * mine.at.step);
             }
         }
         if (mine.at.edge >= 0) {
-            save_columns(edge.column.gw, edge.column.gb, mine.at.edge);
+            save_columns<kAdds>(edge.column.gw, edge.column.gb, mine.at.edge);
         }
     }
 };
@@ -209,12 +267,23 @@ __launch_bounds__(steady::kThreads, form::kBlocks) pass(const operands<T> p, con
     constexpr int kEdges = 2 * kPackSize<T>; // threads that may have one
     __shared__ steady::mail<rows::add> room;
     __shared__ edge_of_rows<T> edges[kEdges];
+    __shared__ typename passing<T>::feed_of_rows rows_next;
+    __shared__ steady::dealt rows_of;
+    steady::progress at;
     rows::begin();
-    passing<T> work(p, s, edges[threadIdx.x % kEdges]);
-    steady::over_rows(work, work.mine.rows_of(s), s, stages, room);
-    if (p.partial) {
-        work.save();
+    if (threadIdx.x == 0) {
+        rows_of = steady::dealt(s);
     }
+    steady::each_spell(rows_of, s, [&] {
+        bool adds = at.rows > 0;
+        passing<T> work(p, s, rows_of.of, edges[threadIdx.x % kEdges], rows_next);
+        steady::over_rows(work, rows_of.of.count, s, stages, room, at);
+        if (p.partial && adds) {
+            work.template save<true>();
+        } else if (p.partial) {
+            work.template save<false>();
+        }
+    });
 }
 
 // Whether rows are for `pass`, in teams that the workspace has room for.
@@ -229,6 +298,7 @@ plan_for(const operands<T> &p, int64_t most, steady::plan &s)
         return false;
     }
     s.teams = s.teams < most ? s.teams : steady::teams_for(shape, sizeof(T), most);
+    steady::deal_by_spells(s, sizeof(T), most);
     return s.teams > 0;
 }
 
