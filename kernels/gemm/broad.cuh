@@ -19,7 +19,8 @@ constexpr int kBroadSide = 64;           // of a warp's part: 8 x 4 lanes
 
 // kT: threads; kD: k of a slab; kS: stages; kTu: see copies.cuh; kA: in how many parts a slab is
 // copied. ptxas gives sums to banks as it pleases: with other values, half of some kernels'
-// products read two registers of one.
+// products read two registers of one. With these it does so where one slice copies single elements,
+// which that shape is not compiled for.
 template <int kM, int kN, int kT, int kD, int kS, int kTu, int kA> struct broad_shape {
     static constexpr int kTileM = kM, kTileN = kN, kThreads = kT;
     static constexpr int kDepth = kD, kStages = kS, kTurned = kTu, kAsks = kA;
@@ -329,21 +330,32 @@ launch_broad(const parted &p, aicf_stream stream)
     copying b = copying_of(p, p.b, p.b_along_k, p.b_pitch, p.b_batch);
     constexpr copying kTurned = copying::along_k, kSingle = copying::single,
                       kQuads = copying::quads;
+    if constexpr (S::kSlices > 1) {
+        if (a == kSingle || b == kSingle) {
+            return a == kTurned   ? launch_broad_kernel<S, kTurned, kSingle>(p, stream)
+                   : b == kTurned ? launch_broad_kernel<S, kSingle, kTurned>(p, stream)
+                                  : launch_broad_kernel<S, kSingle, kSingle>(p, stream);
+        }
+    }
     if (a == kTurned) {
-        return b == kTurned  ? launch_broad_kernel<S, kTurned, kTurned>(p, stream)
-               : b == kQuads ? launch_broad_kernel<S, kTurned, kQuads>(p, stream)
-                             : launch_broad_kernel<S, kTurned, kSingle>(p, stream);
+        return b == kTurned ? launch_broad_kernel<S, kTurned, kTurned>(p, stream)
+                            : launch_broad_kernel<S, kTurned, kQuads>(p, stream);
     }
-    if (b == kTurned) {
-        return a == kQuads ? launch_broad_kernel<S, kQuads, kTurned>(p, stream)
-                           : launch_broad_kernel<S, kSingle, kTurned>(p, stream);
-    }
-    return a == kQuads && b == kQuads ? launch_broad_kernel<S, kQuads, kQuads>(p, stream)
-                                      : launch_broad_kernel<S, kSingle, kSingle>(p, stream);
+    return b == kTurned ? launch_broad_kernel<S, kQuads, kTurned>(p, stream)
+                        : launch_broad_kernel<S, kQuads, kQuads>(p, stream);
+}
+
+// Whether an operand is copied by single elements.
+inline bool
+has_singles(const problem<float> &p)
+{
+    return copying_of(p, p.a, p.a_along_k, p.a_pitch, p.a_batch) == copying::single ||
+           copying_of(p, p.b, p.b_along_k, p.b_pitch, p.b_batch) == copying::single;
 }
 
 struct broad_plan {
     int tile_m, tile_n, slab, blocks; // blocks: that share a multiprocessor
+    bool singles;                     // whether it takes operands of single elements
     int clocks_of_128;                // that 128 multiply-adds of each lane's place take
     aicf_status (*launch)(const parted &, aicf_stream);
     int64_t parts, clocks;
@@ -353,7 +365,8 @@ template <typename S>
 constexpr broad_plan
 broad_tile(int clocks_of_128)
 {
-    return {S::kTileM, S::kTileN, S::kDepth, S::kBlocks, clocks_of_128, launch_broad<S>, 1, 0};
+    return {S::kTileM,     S::kTileN,       S::kDepth, S::kBlocks, S::kSlices > 1,
+            clocks_of_128, launch_broad<S>, 1,         0};
 }
 
 // Clocks that the product takes, about. Of two blocks that share a multiprocessor each hides what
@@ -377,14 +390,15 @@ inline broad_plan
 plan_broad(const problem<float> &p, int processors)
 {
     constexpr broad_plan kTiles[] = {
-        broad_tile<broad_shape<128, 128, 128, 16, 3, 16, 2>>(155),
-        broad_tile<broad_shape<128, 128, 256, 16, 4, 8, 2>>(164),
-        broad_tile<broad_shape<64, 128, 128, 16, 4, 8, 2>>(164),
-        broad_tile<broad_shape<64, 64, 128, 32, 3, 16, 4>>(164),
+        broad_tile<broad_shape<128, 128, 128, 16, 3, 8, 8>>(154),
+        broad_tile<broad_shape<128, 128, 256, 16, 4, 16, 2>>(156),
+        broad_tile<broad_shape<64, 128, 128, 16, 4, 8, 2>>(157),
+        broad_tile<broad_shape<64, 64, 128, 32, 3, 8, 2>>(162),
     };
+    bool singles = has_singles(p);
     broad_plan best = {};
     for (broad_plan s : kTiles) {
-        for (s.parts = 1; takes_parts(p, s.parts); s.parts++) {
+        for (s.parts = 1; (s.singles || !singles) && takes_parts(p, s.parts); s.parts++) {
             s.clocks = clocks_of(p, s, processors);
             best = !best.launch || s.clocks < best.clocks ? s : best;
         }
