@@ -185,11 +185,11 @@ class Again:
         kept: dict[Any, Any],
         /,
     ) -> None:
-        """From now on such runs do `work` and give `result`, while the layouts of `watched` are what
-        they are and each of `asked` answers what stands beside it. `numbers`, at most 16 of them, may be
-        others: (name, key, offset, format, low, high) of each, which is written to the bytes
-        `cells` as by `struct`, and told to `named` by its name and to `kept` by its key when the
-        run is forgotten. Requires the lock."""
+        """From now on such runs do `work` and give `result`, while the layouts of `watched`
+        are what they are and each of `asked` answers what stands beside it. `numbers`, at
+        most 16 of them, may be others: (name, key, offset, format, low, high) of each,
+        which is written to the bytes `cells` as by `struct`, and told to `named` by its
+        name and to `kept` by its key when the run is forgotten. Requires the lock."""
 
 def capture(
     calls: list[Call | tuple[Any, Any]] | tuple[Call | tuple[Any, Any], ...],
@@ -237,9 +237,9 @@ def copy(source: Any, out: Any, *, stream: Any = None) -> None:
     device, or between the two, which it waits for. Raises Unsupported where they do not fit."""
 
 def layouts(tensors: tuple[Any, ...], /) -> bytes:
-    """Where each tensor lies, its shape, strides and dtype, in some form: other bytes once its owner
-    has changed any of that in place. Raises as a call does that is given it, and ValueError of more
-    than eight dims."""
+    """Where each tensor lies, its shape, strides and dtype, in some form: other bytes once
+    its owner has changed any of that in place. Raises as a call does that is given it, and
+    ValueError of more than eight dims."""
 
 def synchronize(device: object = "cpu", stream: Any = None) -> None:
     """Waits until what is queued on the stream, the device's default one if None, has run."""
