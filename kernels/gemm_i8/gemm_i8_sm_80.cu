@@ -1,7 +1,7 @@
 // gemm_i8 on the matrix units of sm_80 and later, by mma.sync m16n8k32 (see gemm_i8.cuh). Any M, N
 // and K above 0.
 //
-// gemm's tiles (slabs.cuh, mma.cuh) of pairs of bytes: k is counted in pairs. Bound by the matrix
+// Tiles of mma.cuh of pairs of bytes: k is counted in pairs. Bound by the matrix
 // units, of which mma.sync reaches about two thirds on sm_90.
 
 // Before mma.cuh, whose products find their instruction by the type of the elements.
@@ -9,14 +9,14 @@
 
 #include "gemm_i8.cuh"
 
-#include "../gemm/slabs.cuh"
+#include "../gemm/gemm.cuh"
+
+#include <aicf/cuda/mma_slabs.cuh>
 
 namespace aicf::gemm_i8 {
 
 using namespace i8;
-
-using gemm::kChunk;
-using gemm::kWarp;
+using namespace units;
 
 // The eight columns of the out that a lane finishes.
 struct eight_columns {
@@ -87,14 +87,14 @@ __launch_bounds__(S::kThreads, S::kBlocks)
     int m = warp / S::kWarpsN * S::kM, n = warp % S::kWarpsN * S::kN;
     float sums[S::kM / 16][S::kN / 8][4] = {}; // the bits of integers
 
-    gemm::source<Pair> a = {j.a + j.m * p.a_pitch, p.a_pitch, p.M - j.m, p.K};
-    gemm::source<Pair> b = {j.b + j.n * p.b_pitch, p.b_pitch, p.N - j.n, p.K};
+    source<Pair> a = {j.a + j.m * p.a_pitch, p.a_pitch, p.M - j.m, p.K};
+    source<Pair> b = {j.b + j.n * p.b_pitch, p.b_pitch, p.N - j.n, p.K};
     uint32_t stages = ptx::shared_address(shared);
-    gemm::feed<Pair, S, true, true> in(a, b, stages);
-    units::sum_slabs<Pair, S, true, true>(in, (p.K + S::kSlab - 1) / S::kSlab, stages, m, n, sums);
+    tile_feed<Pair, S, true, true> in(a, b, stages);
+    sum_slabs<Pair, S, true, true>(in, (p.K + S::kSlab - 1) / S::kSlab, stages, m, n, sums);
 
     float *staged = reinterpret_cast<float *>(shared) + warp * S::kM * S::kPitchOut;
-    units::stage_sums<S>(sums, staged);
+    stage_sums<S>(sums, staged);
     __syncwarp();
     store_sums<S>(to, j.m + m, j.n + n, staged);
 }
@@ -124,8 +124,8 @@ launch_shape(const product &to, aicf_stream stream)
 }
 
 // As gemm's: large tiles unless those would leave half of the machine idle.
-using large = gemm::shape<128, 256, 32, 4, 2, 4>;
-using small = gemm::shape<64, 64, 64, 6, 2, 2>;
+using large = shape<128, 256, 32, 4, 2, 4>;
+using small = shape<64, 64, 64, 6, 2, 2>;
 
 template <typename Pair>
 aicf_status

@@ -3,8 +3,9 @@
 #ifndef AICF_RECURRENT_MATRIX_CUH
 #define AICF_RECURRENT_MATRIX_CUH
 
-#include "../gemm/slabs.cuh"
 #include "product.cuh"
+
+#include <aicf/cuda/mma_slabs.cuh>
 
 namespace aicf::AICF_OP {
 
@@ -67,12 +68,12 @@ __launch_bounds__(S::kThreads, S::kBlocks)
     int m = warp / S::kWarpsN * S::kM, n = warp % S::kWarpsN * S::kN;
     float sums[S::kM / 16][S::kN / 8][4] = {};
     if (p.K > 0) {
-        gemm::source<T> a = {
+        units::source<T> a = {
             p.a.data + tile_m * p.a.x_step, kAAlongK ? p.a.x_step : p.a.k_step, p.M - tile_m, p.K};
-        gemm::source<T> b = {
+        units::source<T> b = {
             p.b.data + tile_n * p.b.x_step, kBAlongK ? p.b.x_step : p.b.k_step, p.N - tile_n, p.K};
         uint32_t stages = ptx::shared_address(shared);
-        gemm::feed<T, S, kAAlongK, kBAlongK> in(a, b, stages);
+        units::tile_feed<T, S, kAAlongK, kBAlongK> in(a, b, stages);
         units::sum_slabs<T, S, kAAlongK, kBAlongK>(
             in, (p.K + S::kSlab - 1) / S::kSlab, stages, m, n, sums);
     }
