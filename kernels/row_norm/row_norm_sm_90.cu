@@ -1,8 +1,9 @@
 // layer_norm and rms_norm (cuda) where a row fits into a cluster: see row_norm.cuh for what is
-// computed, and aicf/cuda/steady.cuh. Where x and out have not one phase, and of few rows, 16 bits
-// are in the registers of a cluster (aicf/cuda/rows.cuh), f32 and its widest rows by
-// aicf/cuda/parts.cuh.
+// computed, and aicf/cuda/steady.cuh; aligned rows of whole slices by row_norm_slices.cuh. Where x
+// and out have not one phase, and of few rows, 16 bits are in the registers of a cluster
+// (aicf/cuda/rows.cuh), f32 and its widest rows by aicf/cuda/parts.cuh.
 #include "row_norm.cuh"
+#include "row_norm_slices.cuh"
 #include "row_norm_words.cuh"
 
 #include <aicf/cuda/steady.cuh>
@@ -280,6 +281,9 @@ run_cluster(const operands<T> &p, int64_t L, int64_t N, aicf_stream stream)
     steady::plan s;
     if (L == 0 || N == 0) {
         return aicf_ok();
+    }
+    if (slices::takes(p, L, N)) {
+        return slices::run(p, N, stream);
     }
     // Of few rows the first and the last would take too much of the time.
     bool few = sizeof(T) == 2 && L < kManyRows * rows::multiprocessors();

@@ -180,6 +180,33 @@ def test_few_rows_that_fill_their_clusters(rows: int, width: int, dtype: str) ->
     assert torch.equal(chain(False), chain(True))
 
 
+@pytest.mark.gpu
+@pytest.mark.promise("KERNELS-norm", "KERNELS-norm-inputs")
+@pytest.mark.parametrize(("dtype", "rows"), [("f32", 141), ("f16", 530), ("bf16", 530)])
+@pytest.mark.parametrize("width", [24_576, 26_624, 32_768])
+def test_rows_of_whole_slices(dtype: str, rows: int, width: int) -> None:
+    """Warps that each sum a slice about a number of its own; rows far from it, or too large."""
+    x = random((rows, width), dtype, "cuda")
+    check_forward(x, dtype, f"{rows} x {width}")
+    x[3] += 1449.0
+    x[70] *= 1e4 if dtype == "f16" else 1e30
+    x[71, ::512] += 1000  # first packs of slices
+    x[72, :512] += 1000  # the first slice
+    x[73, -1] += 3e4
+    x[74] = 1234.0
+    x[rows - 1] = torch.arange(width, device="cuda") % 4 + 40_000
+    check_out(x, dtype, f"{rows} x {width}, some far from 0")
+    got = forward(x, None, None, dtype)
+    assert (got[0][74] == 0).all()
+    assert all(torch.equal(a, b) for a, b in zip(forward(x, None, None, dtype), got, strict=True))
+    x[5, 700], x[6, -1] = torch.nan, torch.inf
+    out = forward(x, None, None, dtype, out=x)[0]  # in place
+    wrong = (~out.isfinite()).any(-1).nonzero().flatten()
+    assert wrong.tolist() == [5, 6]
+    assert torch.equal(out[:5], got[0][:5])
+    assert torch.equal(out[7:], got[0][7:])
+
+
 @pytest.mark.promise("KERNELS-norm")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("offset", [1, 3])
