@@ -84,8 +84,6 @@ def main() -> None:
         return
     report = measured(given)
     print(text(report))
-    if given.json:
-        given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     wrong = [(r["model"], r["what"], r["batch"], who) for r in report["rows"]
              for who, off in r["differ"].items() if not off < SAME]  # fmt: skip
     if wrong:
@@ -105,17 +103,25 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
             print(line(row), flush=True)
     order = [m.name for m in MODELS]
     rows.sort(key=lambda r: (order.index(r["model"]), r["batch"], r["what"] == "inference"))
-    compiled = []
+    report = facts(given.device) | {"rows": rows, "compile": [], "captured": []}
+    report |= {"processes": len(groups(given)), "made_s": making}
+    keep(report, given.json, start)  # before what takes another minute
+    report["captured"] = apart.captured(given.models, given.device)
     if given.compile_batch:
         words = ["--device", given.device, "--compile-batch", str(given.compile_batch)]
         who = [name for name in given.who if name in COMPILED]
-        compiled = apart.first_steps(who, given.models, words)
-        print(*map(compile_line, compiled), sep="\n", flush=True)
-    report = facts(given.device) | {"rows": rows, "compile": compiled}
-    report |= {"processes": len(groups(given)), "made_s": making}
-    counted = apart.captured(given.models, given.device)
-    report |= {"captured": counted, "marks": marks(rows, compiled) + captured.marks(counted)}
-    return report | {"took_s": time.perf_counter() - start}
+        report["compile"] = apart.first_steps(who, given.models, words)
+        print(*map(compile_line, report["compile"]), sep="\n", flush=True)
+    return keep(report, given.json, start)
+
+
+def keep(report: dict[str, Any], path: Path | None, start: float) -> dict[str, Any]:
+    """With the marks that it says something of."""
+    said = marks(report["rows"], report["compile"]) + captured.marks(report["captured"])
+    report |= {"marks": said, "took_s": time.perf_counter() - start}
+    if path:
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
 
 
 def groups(given: argparse.Namespace) -> list[list[apart.Row]]:
