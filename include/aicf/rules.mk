@@ -102,7 +102,7 @@ $(AICF_OPS:%=$(B)/ops/%_code.o): $(B)/ops/%_code.o: $(B)/flags/code.% $(B)/flags
 # ---- modules and the package -------------------------------------------------------------------
 aicf_link = $(AICF_LINK_MODULE) $(AICF_LIBRARIES)
 $(eval $(call aicf_record,link,aicf_link,$$(aicf_ask_cc)))
-$(AICF_MODULES): $(B)/flags/link | $(AICF_RT)/libaicf.so.1
+$(AICF_MODULES): $(B)/flags/link $(AICF_INCLUDE)/aicf/module.map | $(AICF_RT)/libaicf.so.1
 	$(call aicf_say,LINK,$@)
 	$(Q)$(AICF_LINK_MODULE) $(filter %.o,$^) $(AICF_LIBRARIES) -o $(AICF_NEW) && mv -f $(AICF_NEW) $@
 

@@ -117,9 +117,9 @@ blas_run(const aicf_product *p)
 }
 
 void
-NAME(aicf_product)(aicf_product p, bool blas)
+NAME(aicf_product)(aicf_product p, bool by_blas)
 {
-    if (!blas || !blas_run(&p)) {
+    if (!by_blas || !blas_run(&p)) {
         gemm_run(&p);
     }
 }

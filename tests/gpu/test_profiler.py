@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from build.test_cuda import cuobjdump
 from gpu.processes import BUILT, ROOT
 
 RUN = """
@@ -57,17 +58,18 @@ def test_ncu_shows_the_kernels_name() -> None:
     assert "gpu__time_duration.sum" in said, said
 
 
-def kernels_in(built: Path) -> list[tuple[str, ...]]:
-    """The names, namespaces first, of the kernels of an object: it has a stub for each."""
-    said = subprocess.run(["nm", built], capture_output=True, text=True, check=True).stdout
-    found = []
-    for mangled in re.findall(r"__device_stub__ZN?(\w+)", said):
+def kernels_in(built: Path) -> set[tuple[str, ...]]:
+    """The names, namespaces first, of the kernels of an object."""
+    command = [cuobjdump(), "--dump-elf-symbols", str(built)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = set()
+    for mangled in re.findall(r"STO_ENTRY\s+_ZN?(\w+)", said):
         parts: list[str] = []
         while length := re.match(r"\d+", mangled):
             end = length.end() + int(length[0])
             parts.append(mangled[length.end() : end])
             mangled = mangled[end:]
-        found.append(tuple(parts))
+        found.add(tuple(parts))
     return found
 
 

@@ -42,14 +42,20 @@ def declared() -> set[str]:
             "tensor.h",
             "call.h",
             "explain.h",
+            "repeat.h",
+            "cpu/conv.h",
+            "cpu/conv_i8.h",
             "cpu/convert.h",
             "cpu/openblas.h",
+            "cpu/product.h",
             "backend/cpu.h",
             "backend/cuda.h",
         )
     )
     text = re.sub(r"/\*.*?\*/|static inline[^}]*}", "", text, flags=re.DOTALL)
-    lists = re.findall(r"^extern const aicf_(?:backend|converter) ([^;]*);", text, re.MULTILINE)
+    lists = re.findall(
+        r"^extern const aicf_(?:backend|converter|repeats \*const) ([^;]*);", text, re.MULTILINE
+    )
     objects = re.findall(r"\w+", " ".join(lists))
     functions = re.findall(r"^(?:[a-z][\w \*]*?\b)?(aicf_\w+)\(", text, re.MULTILINE)
     assert len(functions) > 20
