@@ -153,7 +153,7 @@ AICF_COMPILE_KERNEL_cpu = $(AICF_COMPILE) $(AICF_OPTIMIZE_KERNEL) $(AICF_CLOSE) 
 # What nvcc says for each kernel is said shorter there. No depfile names that header.
 AICF_CUDA_HOST = $(AICF_INCLUDE)/aicf/cuda/host
 AICF_COMPILE_KERNEL_cuda = $(AICF_COMPILE_CUDA) -I$(AICF_CUDA_HOST) $(AICF_INCLUDES) $(NVCCFLAGS)
-# What templates of the C++ library leave there is nobody else's.
+# What templates of the C++ library leave there is nobody else's; what a kernel exports stays.
 AICF_LINK_MODULE = $(AICF_LINK) -Wl,--version-script=$(AICF_INCLUDE)/aicf/module.map $(CFLAGS) $(LDFLAGS)
 AICF_LIBRARIES = -L$(AICF_RT) -l:libaicf.so.1 -lm -Wl,-rpath,'$$ORIGIN/$(AICF_RT_FROM_MODULE)'
 
